@@ -310,7 +310,7 @@ describe('what is no ordinary file', () => {
       expect(checked.out + checked.err).toMatch(/not an ordinary file|cannot be read/);
       const ran = kmAlone(['script', name]);
       expect(ran).toMatchObject({ code: 1, out: '' });
-      expect(ran.err).toContain('this is not an ordinary file');
+      expect(ran.err).toContain('the path is not an ordinary file');
     },
   );
 

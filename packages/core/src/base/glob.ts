@@ -1,9 +1,8 @@
-// The one glob of the project: `*` and `?` within a segment, `**` as a whole segment across any
-// number of them (also none, so `src/**` covers `src`). No braces, no negation, no extglob: those
-// characters are literal, and `globProblem` reports them where a person wrote them.
-//
-// Both loops are the two-pointer wildcard match: only the latest star is ever revisited, so the
-// worst case is quadratic in the text, whatever the pattern.
+// Matches globs. `*` and `?` match within a segment. `**` as a whole segment matches any number of
+// segments, also none, so `src/**` covers `src`. Braces, negation and extglob are not supported: their
+// characters are literal, and `globProblem` reports them in a glob that a person wrote. Both loops match
+// with two pointers and return only to the latest star, so that the worst case of every pattern is
+// quadratic in the text.
 
 function matchSegment(pattern: string, text: string): boolean {
   let [p, t, star, mark] = [0, 0, -1, 0];
@@ -51,7 +50,7 @@ export function globProblem(pattern: string): string | undefined {
   if (pattern.length > 1024) return 'is longer than 1024 characters';
   const odd = /[{}[\]!]|[@+?*]\(/.exec(pattern)?.[0];
   if (odd !== undefined) return `may not use \`${odd}\` (only \`*\`, \`**\` and \`?\` are special)`;
-  if (/[\u0000-\u001f\u007f]/.test(pattern)) return 'holds a control character';
+  if (/[\u0000-\u001f\u007f]/.test(pattern)) return 'contains a control character';
   if (pattern.split('/').includes('..')) return 'may not contain `..`';
   if (pattern.split('/').some((part) => part !== '**' && part.includes('**'))) {
     return 'may use `**` only as a whole segment';

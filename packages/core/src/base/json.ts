@@ -1,5 +1,5 @@
-// JSON values as this project handles them: own properties only (a key called `__proto__` is an
-// ordinary key), bounded depth, and one canonical text per value so that hashes and signatures agree.
+// Handles JSON values. Only own properties count, so a key called `__proto__` is an ordinary key. The depth
+// is bounded. Each value has one canonical text, so that hashes and signatures agree.
 import { fail, type Json, type JsonObject, messageOf, type Outcome, ok } from './outcome.ts';
 
 const frozen = new WeakSet<object>();
@@ -25,10 +25,10 @@ export function freezeJson<T extends Json>(value: T): T {
 /** True if this value is certainly frozen with all of its elements. */
 export const isFrozenJson = (value: object): boolean => frozen.has(value);
 
-/** The part of a type that JSON can represent. A type with a function does not match. */
+/** The part of a type that JSON can represent, which is `never` for a function. */
 type Data<T> = T extends Json | undefined
   ? T
-  : T extends (...given: never[]) => unknown
+  : T extends (...args: never[]) => unknown
     ? never
     : { [Key in keyof T]: Data<T[Key]> };
 
@@ -96,7 +96,7 @@ function canonicalObject(value: JsonObject, depth: number): string {
   return `{${text}}`;
 }
 
-/** Returns the text for hashes and signatures: keys sorted by code unit, no blanks. Throws for non-JSON. */
+/** Returns the text for hashes and signatures, with sorted keys and no blanks. Throws for a value that is not JSON. */
 export function canonicalJson(value: Json, depth = 0): string {
   if (depth > MAX_DEPTH) throw new RangeError(`value is nested deeper than ${MAX_DEPTH} levels`);
   if (value === null || typeof value === 'boolean' || typeof value === 'string') {
@@ -115,10 +115,10 @@ export function canonicalJson(value: Json, depth = 0): string {
   return `[${text}]`;
 }
 
-/** Why a value is refused although its text is JSON. */
+/** Reason for which a value is refused although its text is JSON. Undefined: the value is accepted. */
 type Flaw = 'deep' | 'not_finite' | undefined;
 
-/** Walks without recursion, no deeper than `limit`. Depth is reported before numbers. */
+/** Returns `deep` before `not_finite`. Walks without recursion and at most `limit` levels deep. */
 function flawOf(value: Json, limit: number): Flaw {
   let isFinite = typeof value !== 'number' || Number.isFinite(value);
   let level: readonly Json[] = [value];
@@ -138,14 +138,14 @@ function flawOf(value: Json, limit: number): Flaw {
   return isFinite ? undefined : 'not_finite';
 }
 
-/** True if lists and objects are nested deeper than this. */
+/** True if lists and objects are nested deeper than `limit` levels. */
 export const isDeeperThan = (value: Json, limit: number): boolean =>
   flawOf(value, limit) === 'deep';
 
-/** True if JSON can represent all numbers in it. `JSON.parse` reads `1e999` as infinity. */
+/** True if JSON can represent all numbers in the value. `JSON.parse` reads `1e999` as infinity. */
 export function isFiniteJson(value: Json): boolean {
   const open: Json[] = [value];
-  // A program's value may contain itself.
+  // A value from a program may contain itself.
   const visited = new Set<object>();
   while (open.length > 0) {
     const item = open.pop();
@@ -158,8 +158,8 @@ export function isFiniteJson(value: Json): boolean {
 }
 
 /**
- * Parses JSON text from outside. Never throws. Refuses deep nesting and too large numbers
- * (`detail.not_finite`).
+ * Parses untrusted JSON text and never throws. Fails with `invalid_input` for invalid JSON, for deep
+ * nesting and for a number that is too large (with `detail.not_finite`).
  */
 export function parseJson(text: string, maxDepth = MAX_DEPTH): Outcome<Json> {
   let value: Json;
@@ -173,12 +173,12 @@ export function parseJson(text: string, maxDepth = MAX_DEPTH): Outcome<Json> {
     return fail('invalid_input', `JSON is nested deeper than ${maxDepth} levels`);
   }
   if (flaw === 'not_finite') {
-    return fail('invalid_input', 'JSON holds a number that is too large', { not_finite: true });
+    return fail('invalid_input', 'JSON contains a number that is too large', { not_finite: true });
   }
   return ok(value);
 }
 
-/** Returns the data of a value as JSON has it: views are read, undefined fields are left out. */
+/** Returns a copy of a value as JSON stores it, without undefined fields. Undefined becomes null. */
 export const plainJson = (value: unknown): Json => JSON.parse(JSON.stringify(value ?? null));
 
 /**

@@ -11,7 +11,7 @@ export interface Fault {
   detail: { message: string; [key: string]: Json };
 }
 
-/** Documented and stable: hooks match them, so changing one is a breaking change. */
+/** Documented codes. Hooks match them, so a change of one is a breaking change. */
 const KNOWN_CODES = [
   ...(['invalid_input', 'invalid_item', 'not_found', 'ambiguous', 'permission_denied'] as const),
   ...(['signature_invalid', 'timeout', 'cancelled', 'rate_limit', 'network_error'] as const),
@@ -29,8 +29,8 @@ const KNOWN_CODES = [
   ...(['expression_error', 'http_error', 'response_too_large', 'internal_error'] as const),
 ];
 
-/** Codes of the registry of threads, of approvals and of scripts. */
-const ROOM_CODES = [
+/** Documented codes of the registry of threads, of approvals and of scripts. */
+const REGISTRY_CODES = [
   ...(['conflict', 'stale_epoch', 'lease_held', 'lease_expired', 'thread_ended'] as const),
   ...(['store_failed', 'disk_full', 'store_busy', 'store_unknown', 'signalled'] as const),
   ...(['store_closed', 'store_newer', 'store_foreign', 'not_recorded'] as const),
@@ -41,13 +41,13 @@ const ROOM_CODES = [
 /** Every documented code. A limit has its own code (`turns_exceeded` and so on). */
 export type Code =
   | (typeof KNOWN_CODES)[number]
-  | (typeof ROOM_CODES)[number]
+  | (typeof REGISTRY_CODES)[number]
   | `${string}_exceeded`;
 
 const OWN_CODES: ReadonlySet<string> = new Set<string>([
   ...KNOWN_CODES,
-  ...ROOM_CODES,
-  // Codes between folders, and codes for a command line.
+  ...REGISTRY_CODES,
+  // Only other folders of this package and the command line use these codes.
   'retry_requested',
   'handed_over',
   'shared_limit',
@@ -64,13 +64,13 @@ const OWN_CODES: ReadonlySet<string> = new Set<string>([
 ]);
 const OWN_FAMILIES = /_exceeded$|^(?:approval|store|lease|journal|hook|stale|disk|mcp|sandbox)_/;
 
-/** True if the runtime decides by this code. A program outside may not use it. */
+/** True if the runtime makes decisions by this code. The module of a tool may not report such a code. */
 export function isOwnCode(code: string): boolean {
   const name = code.trim().toLowerCase();
   return OWN_CODES.has(name) || OWN_FAMILIES.test(name);
 }
 
-// Open on purpose: a tool may report its own codes and a hook may match them.
+// Any text is a valid code, because a tool may report its own codes and a hook may match them.
 export type ErrorCode = Code | (string & {});
 
 export const ok = <T>(output: T): Outcome<T> => ({ ok: true, output });
@@ -92,15 +92,15 @@ export function withDetail(failure: Failure, detail: Readonly<Record<string, Jso
 }
 
 /**
- * Continues with an answer, synchronously if it is present. A tick for every answer would cost more than
- * most answers do.
+ * Passes an answer to `next`, synchronously unless it is a promise. Most answers take less time than a
+ * promise would.
  */
 export const whenReady = <T, U>(
   answer: T | Promise<T>,
   next: (answer: T) => U | Promise<U>,
 ): U | Promise<U> => (answer instanceof Promise ? answer.then(next) : next(answer));
 
-/** Continues with an answer of a program's code, whose promise may be of another realm or a thenable. */
+/** Returns an answer of a program's code. A thenable, or a promise of another realm, becomes a promise. */
 export const heard = <T>(
   answer: Outcome<T> | Promise<Outcome<T>>,
 ): Outcome<T> | Promise<Outcome<T>> =>
@@ -132,7 +132,7 @@ export function inTurn<T, U>(
   return undefined;
 }
 
-/** Once a visit waits, the rest runs in a loop, so that a long list makes no long chain of promises. */
+/** Visits the elements after the first promise in a loop, so that a long list makes no long chain of promises. */
 async function restInTurn<T, U>(
   items: readonly T[],
   visit: (item: T, at: number) => U | undefined | Promise<U | undefined>,
@@ -147,12 +147,12 @@ async function restInTurn<T, U>(
   return answer;
 }
 
-/** Returns the message of anything that was thrown. */
+/** Returns the message of any thrown value. Never throws. */
 export function messageOf(thrown: unknown): string {
   try {
     return thrown instanceof Error ? String(thrown.message) : String(thrown);
   } catch {
-    return 'something without words was thrown';
+    return 'the thrown value has no readable message';
   }
 }
 
@@ -169,24 +169,24 @@ export const errnoOf = (thrown: unknown): string =>
  * Wraps a program's own function that is called for its effect. An exception or rejection is reported
  * once and has no other effect.
  */
-export function harmless<Given extends unknown[]>(
+export function harmless<Args extends unknown[]>(
   name: string,
-  callback: ((...given: Given) => unknown) | undefined,
+  callback: ((...args: Args) => unknown) | undefined,
   trouble: (message: string) => void,
-): (...given: Given) => void {
-  let isTold = false;
-  const tell = (error: unknown): void => {
-    if (isTold) return;
-    isTold = true;
+): (...args: Args) => void {
+  let isReported = false;
+  const report = (error: unknown): void => {
+    if (isReported) return;
+    isReported = true;
     trouble(`\`${name}\` of the program failed: ${messageOf(error)}`);
   };
   return (...values) => {
     try {
       const answer = callback?.(...values);
       const isLater = typeof answer === 'object' && answer !== null && 'then' in answer;
-      if (isLater) Promise.resolve(answer).catch(tell);
+      if (isLater) Promise.resolve(answer).catch(report);
     } catch (error) {
-      tell(error);
+      report(error);
     }
   };
 }

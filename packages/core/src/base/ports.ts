@@ -10,18 +10,18 @@ function packageFolder(): string {
   while (!existsSync(join(folder, 'bundle', 'commands.json'))) {
     if (folder === dirname(folder))
       throw new Error(
-        `no folder above ${start} has bundle/commands.json: install kernmantle again`,
+        `\`bundle/commands.json\` not found above \`${start}\`; install kernmantle again`,
       );
     folder = dirname(folder);
   }
   return folder;
 }
-let found: string | undefined;
+let packageRoot: string | undefined;
 
 /** Returns a file or folder of this package by its path in it, such as `bundle`. */
-export const packagePath = (path: string): string => join((found ??= packageFolder()), path);
+export const packagePath = (path: string): string => join((packageRoot ??= packageFolder()), path);
 
-/** Callers pass the clock and random bytes. No other file reads them. */
+/** The clock of a caller, which a test can replace. */
 export interface Clock {
   /** Milliseconds since 1970, which may jump. */
   now(): number;

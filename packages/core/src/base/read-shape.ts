@@ -20,7 +20,7 @@ interface RuleProblem {
   message: string;
   hint?: string | undefined;
   severity?: Severity;
-  /** Points at the key instead of its value. */
+  /** `key`: the problem is at the key. Absent: it is at the value. */
   at?: 'key';
   /** Name of the missing field. Absent: no field is missing. */
   field?: string;
@@ -33,7 +33,7 @@ export interface RulePlace {
   report(problem: RuleProblem): undefined;
 }
 
-/** A hostile file can contain a mistake per byte, and people read the first few. */
+/** Maximum number of problems. A hostile file can contain one per byte, and people read the first few. */
 const MAX_DIAGNOSTICS = 100;
 
 export type Rule<T> = (value: Json, place: RulePlace) => T | undefined;
@@ -52,7 +52,7 @@ interface OpenedYaml {
   readonly diagnostics: Diagnostic[];
 }
 
-/** Never throws. `before` is the number of lines of the file before the text. */
+/** Parses YAML for rules. Never throws. `before` is the number of lines that precede the text in its file. */
 export function openYaml(yaml: string, file: string, before = 0): OpenedYaml {
   const document = parseYaml(yaml);
   const lines = createLines(yaml);
@@ -117,7 +117,7 @@ export function wrongType(
 export const text: Rule<string> = (value, place) =>
   typeof value === 'string' ? value : wrongType(place, 'text', value);
 
-/** Text of one form. `what` describes it in messages. */
+/** Reads a text that matches the pattern. `what` describes the form in messages. */
 export const textLike =
   (pattern: RegExp, what: string, hint?: string): Rule<string> =>
   (value, place) =>
@@ -157,19 +157,19 @@ export const oneOf =
     return wrongType(place, `one of ${members.join(', ')}`, value, hint);
   };
 
-/** A list. Invalid elements are reported and left out. */
+/** Reads a list. Invalid elements are reported and left out. */
 export const listOf =
   <T>(rule: Rule<T>, max = 1000): Rule<T[]> =>
   (value, place) => {
     if (!Array.isArray(value)) {
-      return wrongType(place, 'a list', value, `write it as \`[${describe(value)}]\``);
+      return wrongType(place, 'a list', value, `put ${describe(value)} in brackets: \`[…]\``);
     }
     if (value.length > max) return wrongType(place, `a list of at most ${max}`, value);
     const read = value.map((element, index) => rule(element, place.child(index)));
     return read.filter((element) => element !== undefined);
   };
 
-/** A list, or its only element without the brackets, as people write it. */
+/** Reads a list, or its only element without brackets, as people often write it. */
 export const listOrOne =
   <T>(rule: Rule<T>): Rule<T[]> =>
   (value, place) => {
@@ -178,7 +178,7 @@ export const listOrOne =
     return only === undefined ? undefined : [only];
   };
 
-/** A list like `listOf` in which every name is unique. */
+/** Reads a list like `listOf` and reports a name that occurs twice. */
 export const uniqueBy =
   <T>(rule: Rule<T[]>, nameOf: (element: T) => string, what: string): Rule<T[]> =>
   (value, place) => {
@@ -199,7 +199,7 @@ export const uniqueBy =
     return read;
   };
 
-/** A mapping from any name to values of one shape. Invalid values are reported and left out. */
+/** Reads a mapping from any name to values of one shape. Invalid values are reported and left out. */
 export const tableOf =
   <T>(rule: Rule<T>, max = Number.POSITIVE_INFINITY): Rule<Record<string, T>> =>
   (value, place) => {
@@ -228,7 +228,7 @@ interface RecordOptions<Name> {
   strict?: boolean;
 }
 
-/** A mapping with known fields. Others are errors with a suggestion. */
+/** Reads a mapping with the fields of `rules`. Any other field is an error with a suggestion. */
 export const record =
   <S extends Record<string, Rule<unknown>>>(
     rules: S,
@@ -274,7 +274,7 @@ function reportUnknown(
   });
 }
 
-/** A problem of a value without a document, such as a config that was merged from several. */
+/** A problem of a value without a document, such as a config that was merged from several files. */
 export interface ShapeProblem {
   readonly path: RulePath;
   readonly code: string;
@@ -284,20 +284,20 @@ export interface ShapeProblem {
   readonly field?: string;
 }
 
-/** Returns only errors. Their path begins with `name`, unless it is `''`. */
+/** Returns the errors of a value, without warnings. Their paths begin with `name`, unless `name` is empty. */
 export function problemsIn(value: Json, name: string, rule: Rule<unknown>): ShapeProblem[] {
   const problems: ShapeProblem[] = [];
   rule(value, placeIn(problems, name));
   return problems;
 }
 
-/** Returns the value as the rule reads it. The fault has the first problem, as `invalid_input`. */
+/** Returns the value as the rule reads it. Fails with `invalid_input` and the first problem. */
 export function readValue<T>(value: Json, name: string, rule: Rule<T>): Outcome<T> {
   const problems: ShapeProblem[] = [];
   const read = rule(value, placeIn(problems, name));
   const [first] = problems;
   if (first === undefined && read !== undefined) return ok(read);
-  const { code, path = [], message = 'nothing was read', hint } = first ?? {};
+  const { code, path = [], message = 'the value cannot be read', hint } = first ?? {};
   const owner = code === 'unknown_field' ? pathText(path.slice(0, -1)) : '';
   const where = owner === '' ? '' : ` in \`${owner}\``;
   return fail('invalid_input', `${message}${where}${hint === undefined ? '' : `; ${hint}`}`);
@@ -320,25 +320,25 @@ function placeIn(problems: ShapeProblem[], name: string): RulePlace {
 const PLACEHOLDER = /\{[^{}]+\}/;
 const ONLY_PLACEHOLDER = /^\s*\$?\{[^{}]+\}\s*$/;
 
-/** A value before placeholders are filled in: a placeholder alone may become any value. */
+/** Skips `rule` for a text that is one placeholder, because any value may replace it. */
 export const fillable =
   <T>(rule: Rule<T>): Rule<T> =>
   (value, place) =>
     typeof value === 'string' && ONLY_PLACEHOLDER.test(value) ? undefined : rule(value, place);
 
-/** The same for texts, in which a placeholder may be a part. */
+/** Skips `rule` for a text that contains a placeholder. */
 export const fillableText =
   <T>(rule: Rule<T>): Rule<T> =>
   (value, place) =>
     typeof value === 'string' && PLACEHOLDER.test(value) ? undefined : rule(value, place);
 
-/** Returns an empty text if the field is absent or not a text. */
+/** Returns the text of a field. Empty if the field is absent or not a text. */
 export function textAt(value: Json | undefined, key: string): string {
   const text = getOwn(value, key);
   return typeof text === 'string' ? text : '';
 }
 
-/** Returns the texts of a list. Empty if it is absent or not a list. */
+/** Returns the texts in the list of a field. Empty if the field is absent or not a list. */
 export function textsAt(value: Json | undefined, key: string): string[] {
   const list = getOwn(value, key);
   return Array.isArray(list) ? list.filter((item) => typeof item === 'string') : [];
@@ -349,21 +349,21 @@ export function listAt(value: Json | undefined, key: string): Json[] {
   return Array.isArray(list) ? list : [];
 }
 
-/** Returns the object, or an empty one. */
+/** Returns the object of a field. Empty if the field is absent or not an object. */
 export function objectAt(value: Json | undefined, key: string): JsonObject {
-  const found = getOwn(value, key);
-  return isObject(found) ? found : {};
+  const field = getOwn(value, key);
+  return isObject(field) ? field : {};
 }
 
-/** Returns undefined if the field is absent or not a number. */
+/** Returns the number of a field. Undefined if the field is absent or not a number. */
 export function numberAt(value: Json | undefined, key: string): number | undefined {
-  const found = getOwn(value, key);
-  return typeof found === 'number' ? found : undefined;
+  const field = getOwn(value, key);
+  return typeof field === 'number' ? field : undefined;
 }
 
 /**
- * Returns the text as an object, if it is one. The depth is not checked, because fields are read and not
- * walked.
+ * Returns the object of a JSON text. Undefined if the text has no object. The depth is not checked,
+ * because callers read single fields.
  */
 export function parseObject(text: string): JsonObject | undefined {
   try {
@@ -375,8 +375,8 @@ export function parseObject(text: string): JsonObject | undefined {
 }
 
 /**
- * Returns the text of a JSON string, if the literal is one. A copy, because a slice would keep the whole
- * text alive.
+ * Returns the text of a JSON string. Undefined if the literal is not one. The result is a copy, because
+ * a slice would keep the whole source in memory.
  */
 export function parseText(literal: string): string | undefined {
   try {

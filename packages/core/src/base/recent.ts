@@ -1,5 +1,5 @@
-// Bounded caches of recent results in two generations: the older one is dropped when the younger one is
-// full. A read needs no bookkeeping, so that every operation can afford a look-up.
+// Bounded caches of recent results in two generations. A full younger generation replaces the older one.
+// A read needs almost no bookkeeping, so every operation can afford one.
 import type { Clock } from './ports.ts';
 
 export function createRecent<K, V>(size: number) {
@@ -12,8 +12,8 @@ export function createRecent<K, V>(size: number) {
   };
   return {
     get(key: K): V | undefined {
-      const found = young.get(key);
-      if (found !== undefined) return found;
+      const value = young.get(key);
+      if (value !== undefined) return value;
       const aged = old.get(key);
       return aged === undefined ? undefined : set(key, aged);
     },
@@ -21,27 +21,27 @@ export function createRecent<K, V>(size: number) {
   };
 }
 
-/** How long a look at a file counts. A change takes effect after this time at the latest. */
+/** Time in which a check of a file stays fresh. A change takes effect after this time at the latest. */
 const FRESH_MS = 20;
 
-/** For code that checks a file many times in a call and would read the disk each time. */
+/** Records the time of the last check, so that code that checks a file many times in a call reads it once. */
 export function createFreshness(clock: Pick<Clock, 'monotonic'>) {
   let since = Number.NEGATIVE_INFINITY;
   return {
-    /** True if the last look is recent enough. */
+    /** True if the last check is still fresh. */
     isRecent: () => clock.monotonic() - since < FRESH_MS,
-    /** Call it before looking, never after: the next look must see changes during this one. */
+    /** Called before a check, never after it: the next check must find changes that happen during this one. */
     begin() {
       since = clock.monotonic();
     },
-    /** Called after an own write, so that the next check looks at the file. */
+    /** Called after the caller's own write, so that the next check reads the file. */
     forget() {
       since = Number.NEGATIVE_INFINITY;
     },
   };
 }
 
-/** The same for ordered pairs; `size` counts pairs. */
+/** Creates a cache like `createRecent` for ordered pairs of keys. `size` counts pairs. */
 export function createRecentPairs<K, V>(size: number) {
   let young = new Map<K, Map<K, V>>();
   let old = young;
@@ -55,8 +55,8 @@ export function createRecentPairs<K, V>(size: number) {
   };
   return {
     get(left: K, right: K): V | undefined {
-      const found = young.get(left)?.get(right);
-      if (found !== undefined) return found;
+      const value = young.get(left)?.get(right);
+      if (value !== undefined) return value;
       const aged = old.get(left)?.get(right);
       return aged === undefined ? undefined : set(left, right, aged);
     },

@@ -1,11 +1,11 @@
-// Masks known secrets in texts before anybody can read them: whole texts, JSON, texts in chunks.
+// Masks secrets in whole texts, in JSON values and in texts that arrive in chunks.
 //
-// A text is searched in four views. The original text: the secret itself, base64, hex. The folded text: escapes
-// (`%5a`, `%255a`, `%u005a`, `\u005a`, `\u{5a}`, `\"`, `&#90;`, `&period;`) are decoded and line ends removed, so
-// that neither hides a secret. Digits: the text without the separators of a hex dump. Letters of the original and
-// the folded text: without case and without everything but letters and digits, for a secret that was spelt out,
-// reversed, encoded twice or has two bytes per character. Each view is one pass for all patterns. A view that must
-// be computed is computed only if it can reveal something new.
+// A text is searched in four views. The original view contains the secret itself, its base64 and its hex. In the
+// folded view escapes (`%5a`, `%255a`, `%u005a`, `\u005a`, `\u{5a}`, `\"`, `&#90;`, `&period;`) are decoded and line
+// ends are removed, so that neither hides a secret. The view of digits omits the separators of a hex dump. The view
+// of letters omits case and everything but letters and digits; it reveals a secret that was spelt out, reversed,
+// encoded twice or has two bytes per character. Each view takes one pass for all patterns. A view that must be
+// computed is computed only if it can reveal something new.
 //
 // INVARIANT: the result never depends on how a text was cut into chunks, and never contains one of these forms of
 // a secret.
@@ -21,8 +21,8 @@ export interface RedactionStream {
 }
 
 /**
- * Follows separate texts of one stream. A text is returned at once, unless a secret may begin at its
- * end: then it waits for the next ones. A secret across several of them is masked in all.
+ * Masks separate texts of one stream. A text is returned at once, unless a secret may begin at its end:
+ * then it waits for the next texts. A secret that spans several texts is masked in each of them.
  */
 interface Follower {
   /**
@@ -36,27 +36,27 @@ interface Follower {
 }
 
 export interface Redactor {
-  /** True without any secret to hide. */
+  /** True if there is no secret to mask. */
   readonly isIdle: boolean;
   text(text: string): string;
   /** Masks every text in a value, keys and numbers included. Returns the value itself if nothing is masked. */
   json<T extends Json>(value: T): T;
   stream(): RedactionStream;
-  /** For separate texts of one stream, such as events. */
+  /** Returns a follower for separate texts of one stream, such as events. */
   follow(): Follower;
   /** True if the value certainly contains no secret, keys and numbers included. */
   isClean(value: Json): boolean;
   /** True if no line of the text contains a secret. Secrets across lines do not count. */
   hasCleanLines(text: string): boolean;
-  /** Works like `text` with another replacement for each place. `found` is the replaced text. */
-  replace(text: string, put: (found: string) => string): string;
+  /** Works like `text`, but `put` returns the replacement of each masked part, which is `match`. */
+  replace(text: string, put: (match: string) => string): string;
 }
 
 /** Minimum lengths. A shorter form occurs in ordinary text. */
 const LEAST = { plain: 4, otherCase: 8, base64: 6, hex: 8, spacedHex: 16, letters: 8, line: 12 };
 /** Long values are searched for in pieces, each of which is recognisable by itself. */
 const PIECE = 256;
-/** The first mask whose ends occur in no form, so that no secret can arise around it. */
+/** Masks in order of preference. The ends of a usable one occur in no form, so no secret can arise around it. */
 const MASKS = ['[secret]', '<hidden>', '***', '\u2588\u2588\u2588', '\ue000'];
 
 const toBytes = (text: string): string => Buffer.from(text).toString('latin1');
@@ -80,7 +80,7 @@ function* piecesOf(secret: string): Generator<string> {
 interface Base64Form {
   /** The part that depends on the secret alone. */
   core: string;
-  /** All characters that can follow it with the last bits of the secret. Empty: the core has all bits. */
+  /** All characters that can follow the core with the last bits of the secret. Empty: the core has all bits. */
   tail: string;
 }
 
@@ -95,9 +95,9 @@ function alikeUnder(mask: number, char: string): string {
 }
 
 /**
- * Returns the forms at three alignments, because the number of bytes before the secret is not known. A
- * character before the core with the first bits is not hidden: a stream would be late by a character to
- * wait for it.
+ * Returns the forms at three alignments, because the number of bytes before the secret is not known. The
+ * character before the core, which has the first bits, is not masked: a stream would have to withhold one
+ * more character for it.
  */
 function base64Cores(bytes: Buffer): Base64Form[] {
   return [0, 1, 2].map((before) => {
@@ -160,7 +160,7 @@ function escapedBytes(piece: string): Buffer[] {
 function letterForms(piece: string): string[] {
   const once = base64Forms(Buffer.from(piece));
   const wide = wideBytes(piece);
-  // Escapes of which each character is escaped leave their digits.
+  // A secret of which every character is escaped leaves its hex digits in the view of letters.
   const hex = [Buffer.from(piece), ...wide].map((bytes) => bytes.toString('hex'));
   const other = [...wide, ...escapedBytes(piece)].flatMap(base64Forms);
   const forms = [piece, fold(piece, false).text, ...once];
@@ -198,7 +198,7 @@ function formsOf(secrets: Iterable<string>, areBytes: boolean): Forms {
       const turnedHex = [...turned, ...turned.map((form) => form.toUpperCase())];
       add(forms.plain, LEAST.plain, own);
       add(forms.plain, LEAST.otherCase, areBytes ? cases.map(toBytes) : cases);
-      // A text without escapes equals its folded view, so it is searched only as it stands.
+      // A text without escapes equals its folded view, so only its original view is searched.
       const long = foldedForms(piece).filter(({ length }) => length >= LEAST.plain);
       for (const form of areBytes ? [] : long.map(toText)) {
         if (!form.includes('\ufffd')) forms.plain.add(form);
@@ -222,7 +222,7 @@ function formsOf(secrets: Iterable<string>, areBytes: boolean): Forms {
 const isAscii = (text: string): boolean => !/[^\0-\x7f]/.test(text);
 const withoutBreaks = (bytes: string): string => bytes.replace(/[\r\n\\]/g, '');
 
-/** A `+` is a blank in forms. A secret may itself look like an escape. */
+/** Returns the forms in the folded view. HTML forms write a blank as `+`. A secret may itself look like an escape. */
 function foldedForms(piece: string): string[] {
   const units = Array.from({ length: piece.length }, (_, at) => unitBytes(piece.charCodeAt(at)));
   const written = [toBytes(piece), units.join('')];
@@ -233,7 +233,7 @@ function foldedForms(piece: string): string[] {
   ];
 }
 
-/** Returns UTF-8, also for a single surrogate as in `\ud83d\ude00`. */
+/** Returns the UTF-8 bytes of a UTF-16 unit, also for a single surrogate as in `\ud83d\ude00`. */
 function unitBytes(unit: number): string {
   if (unit < 0x80) return String.fromCharCode(unit);
   const last = 0x80 | (unit & 0x3f);
@@ -246,18 +246,18 @@ interface TextView {
   text: string;
   starts: number[];
   ends: number[];
-  /** Spans that represent one character, or none. */
+  /** Spans of escapes and line ends, each of which represents at most one character. */
   tokens: Span[];
 }
 
-const AS_IT_STANDS: Omit<TextView, 'text'> = { starts: [], ends: [], tokens: [] };
+const SAME_POSITIONS: Omit<TextView, 'text'> = { starts: [], ends: [], tokens: [] };
 
 interface Span {
   start: number;
   end: number;
 }
 
-/** Names of HTML for ASCII, and for the hyphen that looks like a minus. No form contains a line end. */
+/** HTML names of ASCII characters and of the hyphen that looks like a minus. A line end becomes empty. */
 const ENTITIES: Readonly<Record<string, string>> = {
   ...Object.fromEntries(
     [
@@ -274,7 +274,7 @@ const ENTITIES: Readonly<Record<string, string>> = {
   bsol: '',
   fjlig: 'fj',
 };
-// A number ends with its digits, and four names need no semicolon either.
+// An entity with a number needs no semicolon, and neither do four of the names.
 const ENTITY = `&(?:(?:#0*\\d{1,7}|#x0*[0-9a-f]{1,6}|amp|lt|gt|quot);?|(?:${Object.keys(ENTITIES).join('|')});)`;
 const BACKSLASHED = String.raw`\\+(?:u\{0*[0-9a-f]{1,6}\}|u[0-9a-f]{4}|x[0-9a-f]{2}|[ -$'-[\]-~])?`;
 const TOKEN = new RegExp(
@@ -284,7 +284,7 @@ const TOKEN = new RegExp(
 const TOKEN_HERE = new RegExp(TOKEN.source, 'iy');
 /** True if a text differs from its folded view. */
 const isFoldable = (text: string): boolean => /[\r\n%&\\]|[^\0-\x7f]/.test(text);
-/** Escapes that change the letters of the folded text. */
+/** Matches an escape that changes the letters of the folded text. */
 const REAL_ESCAPE = new RegExp(
   String.raw`\\(?:[ux][0-9a-f]{2}|u\{[0-9a-f])|%u?[0-9a-f]{2}|${ENTITY}`,
   'i',
@@ -292,18 +292,18 @@ const REAL_ESCAPE = new RegExp(
 /** Characters that make an escape after a backslash. */
 const ESCAPING: ReadonlySet<number> = new Set(Buffer.from('\\uxtbfUX'));
 const WRITTEN_BREAK: ReadonlySet<number> = new Set(Buffer.from('nrNR'));
-/** First characters of tokens. Line ends come last. */
+/** First characters of escapes, and line ends, which come last. */
 const MARKS = ['\\', '%', '&', '\n', '\r'];
 const WRITTEN_MARKS = MARKS.slice(0, 3);
-/** A secret may continue after these: separators, escapes and digits. */
+/** Separators, digits and first characters of escapes, after which a secret may continue. */
 const GOES_ON: ReadonlySet<number> = new Set(Buffer.from(' \t\r\n\v\f%&\\#;:,._|xX0123456789-'));
 const [OPEN_BRACE, CLOSE_BRACE, LETTER_U, BACKSLASH] = [123, 125, 117, 92];
 const isBreak = (code: number): boolean => code === 10 || code === 13;
 
-/** Text at the end that may become an escape with more text. */
+/** Matches text at the end that may become an escape with more text. */
 const UNFINISHED =
   /(?:%(?:25){0,8}(?:u[0-9a-f]{0,3}|[0-9a-f]?)|\\+(?:u\{[0-9a-f]*|u[0-9a-f]{0,3}|x[0-9a-f]?)?|&(?:#x?[0-9a-f]*|[a-z]{0,16}))$/i;
-/** Leading zeros of an escape, so many that its beginning is out of reach. */
+/** Matches an escape with so many leading zeros that its end may be far from its beginning. */
 const LONG_ESCAPE = /(?:&#x?|\\u\{)0{16}/i;
 const ZEROS_AT_END = /0{16}[0-9a-f]{0,7}\}?$/i;
 const isHexDigit = (code: number): boolean =>
@@ -331,10 +331,10 @@ function unfinishedIn(text: string): number {
 
 const CONTROLS: Readonly<Record<string, string>> = { t: '\t', b: '\b', f: '\f' };
 
-/** Returns the bytes of an escape. Empty for line ends. */
+/** Returns the bytes of an escape. Empty for a line end. */
 function decode(token: string): string {
   const rest = token.replace(/^\\+/, '');
-  // After repeated escaping only the last two digits count.
+  // After repeated escaping only the last digits count.
   if (/^%.*u/i.test(token)) return pointBytes(Number.parseInt(token.slice(-4), 16));
   if (token.startsWith('%')) return unlessBreak(Number.parseInt(token.slice(-2), 16));
   if (token.startsWith('&')) return decodeEntity(token.slice(1).replace(';', '').toLowerCase());
@@ -352,7 +352,7 @@ function decodeEntity(name: string): string {
   return pointBytes(code);
 }
 
-/** Returns the bytes of a code point, also of half a pair. */
+/** Returns the bytes of a code point, also of a single surrogate. */
 function pointBytes(code: number): string {
   if (code < 0x80) return unlessBreak(code);
   if (code < 0x10000) return unitBytes(code);
@@ -386,15 +386,15 @@ function viewOf(
       at = end;
     }
   };
-  let done = from;
-  for (const { 0: found, index } of text.slice(from).matchAll(token)) {
-    const [start, end] = [from + index, from + index + found.length];
-    literals(done, start);
-    add(read(found), start, end);
+  let next = from;
+  for (const { 0: match, index } of text.slice(from).matchAll(token)) {
+    const [start, end] = [from + index, from + index + match.length];
+    literals(next, start);
+    add(read(match), start, end);
     view.tokens.push({ start, end });
-    done = end;
+    next = end;
   }
-  literals(done, text.length);
+  literals(next, text.length);
   return view;
 }
 
@@ -404,10 +404,10 @@ const fold = (text: string, areBytes: boolean): TextView =>
 
 /** Separators of a hex dump: `5a 5b`, `5a:5b`, `0x5a, 0x5b`, `\\x5a\\x5b`. */
 const BETWEEN = /[\s:,;._|\\x-]+/gi;
-/** Two bytes of a dump of ASCII text. A text without them needs no search for dumps. */
+/** Matches two bytes in a hex dump of ASCII text. A text without them needs no search for dumps. */
 const DUMP = /[2-7][0-9a-f][\s:,;._|\\x-]+0?x?[2-7][0-9a-f]/i;
 
-/** True, by code, for characters of a dump. */
+/** 1 for each character code that occurs in a hex dump, else 0. */
 const IN_DUMP = Uint8Array.from({ length: 0x80 }, (_, code) =>
   /[0-9a-f\s:,;._|\\x-]/i.test(String.fromCharCode(code)) ? 1 : 0,
 );
@@ -416,7 +416,7 @@ const IN_DUMP = Uint8Array.from({ length: 0x80 }, (_, code) =>
 function hasDump(text: string, least: number): boolean {
   for (let at = least - 1; at < text.length; at += least) {
     let [start, end] = [at, at];
-    // Characters beyond ASCII may be blanks.
+    // Characters beyond ASCII count as part of the run, because they may be blanks.
     while (start >= 0 && IN_DUMP[text.charCodeAt(start)] !== 0) start--;
     if (start === at) continue;
     while (end < text.length && IN_DUMP[text.charCodeAt(end)] !== 0) end++;
@@ -459,7 +459,7 @@ function maskFor(forms: readonly string[]): string {
 const four = (a: number, b: number, c: number, d: number): number =>
   (a * 8191 + b * 1021 + c * 131 + d) & 0xffff;
 
-/** The neighbouring characters in the forms. They show that most escapes and line ends do not matter. */
+/** Indexes neighbouring characters of the forms, which shows that most escapes cannot be inside of a secret. */
 function createNeighbours(forms: Iterable<string>) {
   const [has, firsts, lasts] = [new Uint8Array(256), new Uint8Array(256), new Uint8Array(256)];
   const pairs = new Uint8Array(65_536);
@@ -474,13 +474,13 @@ function createNeighbours(forms: Iterable<string>) {
       fours[four(code(at), code(at + 1), code(at + 2), code(at + 3))] = 1;
     }
   }
-  /** Characters after which a text may continue as a secret. */
+  /** Nonzero for each character code after which a secret may continue. */
   const open = Uint8Array.from({ length: 0x80 }, (_, code) => {
     const lower = code | 0x20;
     const isLetter = lower >= 97 && lower <= 122;
     return isLetter || GOES_ON.has(code) ? 1 : (firsts[code] ?? 0) | (has[code] ?? 0);
   });
-  /** A character that means itself. Beyond the text it is NaN, which may be anything. */
+  /** True for a character that begins no escape or line end. Beyond the text the code is NaN: false. */
   const isOrdinary = (code: number): boolean =>
     code < 0x80 && code !== 10 && code !== 13 && code !== 37 && code !== 38 && code !== 92;
   const areBeside = (before: number, after: number): boolean => pairs[(before << 8) | after] === 1;
@@ -513,8 +513,8 @@ function createNeighbours(forms: Iterable<string>) {
 
   return {
     /**
-     * Returns true if an escape or a line end of this text could be inside of a secret. Almost always
-     * the characters beside it exclude that, which must be fast because every text is checked.
+     * True if an escape or a line end of this text could be inside of a secret. The characters beside it
+     * nearly always exclude that. The check must be fast, because it runs for every text.
      */
     mayFold(text: string, marks: readonly string[]): boolean {
       for (const mark of marks) {
@@ -541,14 +541,14 @@ function createNeighbours(forms: Iterable<string>) {
       }
       return false;
     },
-    /** True if a secret may continue at the end of a clean text. In doubt it is true. */
+    /** True if a secret may continue after the end of a clean text. True in doubt. */
     mayGoOn(text: string): boolean {
       const last = text.charCodeAt(text.length - 1);
       const isBrace = last === OPEN_BRACE || last === CLOSE_BRACE;
       if (isBrace && endsEscape(text)) return true;
       if (open[last] === 0) return false;
       if (GOES_ON.has(last) || last > 0x7f || firsts[last] === 1) return true;
-      // Letters may be those of an escape.
+      // The last letters may belong to an escape.
       const tail = text.slice(-MAX_ESCAPE);
       return (
         isFoldable(tail) ||
@@ -565,9 +565,9 @@ interface Look {
   open: number;
 }
 
-/** A base64 form with the character after it that has bits of it, and its padding. */
+/** A base64 form, extended by the next character, which has its last bits, and by padding. */
 interface Widened extends Span {
-  /** True if the next text can belong to it. */
+  /** True if the next text can belong to the form. */
   isOpen: boolean;
 }
 
@@ -624,7 +624,7 @@ function createFinder(forms: Forms, areBytes: boolean) {
     (hasDump(text, leastDigits) && DUMP.test(text) && digits.isIn(digitsOf(text)));
 
   function lookAt(text: string, hasMore: boolean, isFound: boolean): Look {
-    const found: Span[] = [];
+    const matches: Span[] = [];
     let open = text.length;
     const openFrom = (view: TextView, at: number): void => {
       if (at < view.text.length) open = Math.min(open, view.starts[at] ?? at);
@@ -636,18 +636,18 @@ function createFinder(forms: Forms, areBytes: boolean) {
         const end = view.ends[wide.end - 1] ?? wide.end;
         if (isOne?.({ start, end }) === false) return false;
         if (wide.isOpen && hasMore) openFrom(view, wide.start);
-        const before = found.at(-1);
+        const before = matches.at(-1);
         if (before && before.start <= start && start < before.end) {
           before.end = Math.max(before.end, end);
-        } else found.push({ start, end });
+        } else matches.push({ start, end });
         return true;
       };
       if (isFound) matcher.find(view.text, take);
       openFrom(view, view.text.length - matcher.openAt(view.text));
     };
-    scan(plain, { ...AS_IT_STANDS, text });
-    scan(letters, { ...AS_IT_STANDS, text });
-    // Without two bytes of a dump, one may still begin at the end.
+    scan(plain, { ...SAME_POSITIONS, text });
+    scan(letters, { ...SAME_POSITIONS, text });
+    // A text without two bytes of a dump may still end in the beginning of a dump.
     const from = DUMP.test(text) ? 0 : dumpAtEnd(text);
     const dump = from < text.length ? digitsOf(text.slice(from)) : '';
     if (dump !== '' && (digits.openAt(dump) > 0 || digits.isIn(dump))) {
@@ -664,13 +664,13 @@ function createFinder(forms: Forms, areBytes: boolean) {
       scan(letters, view);
       ({ tokens } = view);
     }
-    const spans = joined(found);
+    const spans = joined(matches);
     return { spans, open: aligned(open, [spans, tokens]) };
   }
 
   return {
     isIn,
-    /** With `hasMore` the text continues, so an escape at its end is not judged yet. */
+    /** With `hasMore` the text continues, so an escape at its end is not decoded yet. */
     look(text: string, hasMore: boolean): Look {
       if (isIn(text)) return lookAt(text, hasMore, true);
       if (!hasMore) return { spans: [], open: text.length };
@@ -680,7 +680,7 @@ function createFinder(forms: Forms, areBytes: boolean) {
       return { spans: [], open: from + lookAt(text.slice(from), true, false).open };
     },
     mayGoOn,
-    /** The same with any separators between letters. */
+    /** Works like `mayGoOn`, but allows any separators between letters. */
     mayGoOnSpelt: (text: string): boolean =>
       mayGoOn(text) || letters.openAt(text) > 0 || (hasMark(text) && REAL_ESCAPE.test(text)),
   };
@@ -689,7 +689,7 @@ function createFinder(forms: Forms, areBytes: boolean) {
 const hasMark = (text: string): boolean =>
   text.includes('\\') || text.includes('%') || text.includes('&');
 
-/** Moves back to a position that cuts no span. */
+/** Returns the last position up to `place` that cuts no span. */
 function aligned(place: number, lists: readonly (readonly Span[])[]): number {
   let at = place;
   for (let before = -1; before !== at; ) {
@@ -701,12 +701,12 @@ function aligned(place: number, lists: readonly (readonly Span[])[]): number {
   return at;
 }
 
-/** Longer than any escape, with some backslashes. */
+/** Maximum length of an escape with some backslashes. */
 const MAX_ESCAPE = 64;
-/** Maximum of text that is held back. No secret is split over more. */
+/** Maximum length of withheld text. A redactor assumes that no secret spreads over more text. */
 const MAX_HELD = 64 * 1024;
 
-function put(text: string, spans: readonly Span[], by: (found: string) => string): string {
+function put(text: string, spans: readonly Span[], by: (match: string) => string): string {
   let [result, at] = ['', 0];
   for (const { start, end } of spans) {
     result += text.slice(at, start) + by(text.slice(start, end));
@@ -715,7 +715,7 @@ function put(text: string, spans: readonly Span[], by: (found: string) => string
   return result + text.slice(at);
 }
 
-/** The first half of a character waits for the second half. */
+/** True if the text ends in the first half of a character, which waits for the second half. */
 const isHalf = (text: string): boolean => /[\ud800-\udbff]$/.test(text);
 const wholeOf = (text: string): string => (isHalf(text) ? text.slice(0, -1) : text);
 
@@ -789,7 +789,7 @@ function createFollower(finder: Finder, mask: string): Follower {
       pending.push(text);
       const whole = pending.join('');
       const { spans, open } = finder.look(wholeOf(whole), true);
-      // Up to the end of a text that is not within a secret.
+      // The certain part ends with the last text whose end is not within a secret.
       let [certain, end] = [0, 0];
       for (const { length } of pending) {
         end += length;
@@ -804,11 +804,11 @@ function createFollower(finder: Finder, mask: string): Follower {
 }
 
 /** Cache of redactors, because a process has few lists of secrets and uses them often. */
-const remembered = createRecent<string, Redactor>(16);
+const redactorOf = createRecent<string, Redactor>(16);
 
 /**
- * Returns a redactor for these secrets. Secrets shorter than four characters are ignored. `areBytes`:
- * texts have one character per byte, as `latin1` makes them, for binary output.
+ * Returns a redactor for these secrets. Secrets shorter than four characters are ignored. With
+ * `areBytes` a text has one character per byte, as `latin1` decodes binary output.
  */
 export function createRedactor(
   secrets: Iterable<string>,
@@ -819,7 +819,7 @@ export function createRedactor(
   // Two different lists never have the same JSON text.
   const key = JSON.stringify([areBytes, list]);
   return (
-    remembered.get(key) ?? remembered.set(key, makeRedactor(formsOf(list, areBytes), areBytes))
+    redactorOf.get(key) ?? redactorOf.set(key, makeRedactor(formsOf(list, areBytes), areBytes))
   );
 }
 
@@ -846,7 +846,7 @@ function makeRedactor(forms: Forms, areBytes: boolean): Redactor {
     if (Array.isArray(value)) return value.every(isClean);
     return Object.entries(value).every(([key, child]) => !finder.isIn(key) && isClean(child));
   };
-  const replace = (text: string, by: (found: string) => string): string =>
+  const replace = (text: string, by: (match: string) => string): string =>
     finder.isIn(text) ? put(text, finder.look(text, false).spans, by) : text;
   const text = (source: string): string => replace(source, () => mask);
   const walk = (value: Json): Json => {
@@ -861,7 +861,7 @@ function makeRedactor(forms: Forms, areBytes: boolean): Redactor {
   return {
     isIdle: false,
     text,
-    // Mostly nothing is masked, and then nothing is copied. A number may become a text.
+    // A value without a secret, which is the usual case, is not copied. A masked number becomes a text.
     json: <T extends Json>(value: T): T => (isClean(value) ? value : (walk(value) as T)),
     isClean,
     hasCleanLines: (source) => !finder.isIn(source, WRITTEN_MARKS),

@@ -1,5 +1,5 @@
 // Reads files at untrusted paths: never a pipe, a socket or a device, never more than a bound, and
-// without waiting. It makes every fault about a file.
+// without waiting. It also creates the faults of file operations.
 import { closeSync, constants, fstatSync, opendirSync, openSync, readSync } from 'node:fs';
 import { isAbsolute, relative, resolve, sep } from 'node:path';
 import { pathToFileURL } from 'node:url';
@@ -12,7 +12,7 @@ import {
   type JsonObject,
 } from './outcome.ts';
 
-/** The system reports `ELOOP` for a link where the caller allows none. */
+/** Faults by system code. `ELOOP` is the code for a link where the caller allows none. */
 const FAULTS: Readonly<Record<string, readonly [ErrorCode, string, JsonObject?]>> = {
   ENOENT: ['not_found', 'does not exist'],
   EISDIR: ['invalid_input', 'is a folder'],
@@ -73,7 +73,7 @@ function unreadable(error: unknown): FileBytes {
   return problem('unreadable', `the file cannot be read (${errno})`, errno);
 }
 
-/** Undefined if there is more than `max`: a file may grow while it is read. */
+/** Returns undefined for more than `max` bytes, because a file may grow while it is read. */
 function readAll(descriptor: number, size: number, max: number): Buffer | undefined {
   const buffer = Buffer.allocUnsafe(Math.min(max, size) + 1);
   let length = 0;
@@ -85,7 +85,7 @@ function readAll(descriptor: number, size: number, max: number): Buffer | undefi
   }
 }
 
-/** Reads a file. Never throws and never waits. */
+/** Reads an ordinary file. Returns a problem for any other path. Never throws and never waits. */
 export function readRegularFile(path: string, { max, followsLinks }: FileBounds): FileBytes {
   // Without O_NONBLOCK, opening a pipe waits for a writer.
   const { O_RDONLY, O_NONBLOCK, O_NOFOLLOW } = constants;
@@ -97,7 +97,7 @@ export function readRegularFile(path: string, { max, followsLinks }: FileBounds)
   }
   try {
     const stats = fstatSync(descriptor);
-    if (!stats.isFile()) return problem('not_a_file', 'this is not an ordinary file');
+    if (!stats.isFile()) return problem('not_a_file', 'the path is not an ordinary file');
     const bytes = stats.size > max ? undefined : readAll(descriptor, stats.size, max);
     return bytes ? { bytes } : problem('too_large', `the file is larger than ${max / 1024} KiB`);
   } catch (error) {
@@ -107,7 +107,7 @@ export function readRegularFile(path: string, { max, followsLinks }: FileBounds)
   }
 }
 
-/** Yields the names in a folder one by one, none for a missing or unreadable folder. */
+/** Yields the names in a folder one by one. Yields none for a missing or unreadable folder. */
 export function* namesIn(folder: string): Generator<string> {
   try {
     const opened = opendirSync(folder);
@@ -121,13 +121,13 @@ export function* namesIn(folder: string): Generator<string> {
   }
 }
 
-/** Most paths are normalized already, and testing that is faster than `resolve`. */
-const settled = (path: string): string =>
+/** Returns an absolute, normalized path. Most paths are that already, and a test is faster than `resolve`. */
+const absolutePath = (path: string): string =>
   !isAbsolute(path) || /(?:^|[/\\])\.{0,2}(?:[/\\]|$)/.test(path.slice(1)) ? resolve(path) : path;
 
 /** True if `path` is this folder or below it. A `..` in either is resolved, a link is not. */
 export function isInside(path: string, folder: string): boolean {
-  const [at, base] = [settled(path), settled(folder)];
+  const [at, base] = [absolutePath(path), absolutePath(folder)];
   return at === base || at.startsWith(base.endsWith(sep) ? base : `${base}${sep}`);
 }
 
@@ -146,22 +146,22 @@ export function withoutFolder(text: string, folder: string, prefix = ''): string
   });
 }
 
-/** A folder, and its replacement in texts. */
+/** A folder and its replacement in texts. */
 type HiddenPlace = readonly [folder: string, prefix: string];
 
-function shownJson(value: Json, places: readonly HiddenPlace[]): Json {
+function replaceInJson(value: Json, places: readonly HiddenPlace[]): Json {
   if (typeof value === 'string') {
     return places.reduce((text, [folder, prefix]) => withoutFolder(text, folder, prefix), value);
   }
   if (typeof value !== 'object' || value === null) return value;
-  if (Array.isArray(value)) return value.map((one) => shownJson(one, places));
-  const fields = Object.entries(value).map(([name, one]) => [name, shownJson(one, places)]);
+  if (Array.isArray(value)) return value.map((one) => replaceInJson(one, places));
+  const fields = Object.entries(value).map(([name, one]) => [name, replaceInJson(one, places)]);
   return Object.fromEntries(fields) as Json;
 }
 
 /** Removes these folders from the texts of a failure. An unchanged fault stays the same object. */
 export function withoutPlaces(failure: Failure, places: readonly HiddenPlace[]): Failure {
   const { detail } = failure.error;
-  for (const [name, value] of Object.entries(detail)) detail[name] = shownJson(value, places);
+  for (const [name, value] of Object.entries(detail)) detail[name] = replaceInJson(value, places);
   return failure;
 }

@@ -1,5 +1,5 @@
-// The one way to start a process. Node marks only the descriptors below the first gap as closed at `exec`,
-// so a folder or a lock that the parent of this program left open would reach every process that we start.
+// Starts the processes of this program. Node marks only the descriptors below the first gap as closed at `exec`.
+// Every new process would therefore inherit a folder or a lock that the parent of this program left open.
 import { type ChildProcess, type SpawnOptions, spawn as spawnNode } from 'node:child_process';
 import { openSync, readdirSync, readFileSync } from 'node:fs';
 import { errnoOf } from './outcome.ts';
@@ -17,7 +17,7 @@ function isInherited(descriptor: number): boolean {
     const [, flags = '0'] = /^flags:\s*([0-7]+)/m.exec(info) ?? [];
     return (Number.parseInt(flags, 8) & CLOSED_AT_EXEC) === 0;
   } catch (error) {
-    // A descriptor that was closed in between is not inherited, such as the one for this listing.
+    // A descriptor that is closed by now, such as the one for this listing, is not inherited.
     return errnoOf(error) !== 'ENOENT';
   }
 }
@@ -33,7 +33,7 @@ function inheritedDescriptors(): number[] {
     .filter((descriptor) => descriptor > 2 && isInherited(descriptor));
 }
 
-/** Stays open as long as this process, because every start may need it. */
+/** Descriptor of `/dev/null`. It stays open as long as this process, because every start may need it. */
 let nothing: number | undefined;
 
 /**
@@ -48,7 +48,7 @@ export function spawn(
   const places = [...stdio];
   for (const descriptor of inheritedDescriptors()) {
     if ((places[descriptor] ?? 'ignore') !== 'ignore') continue;
-    // libuv does nothing for a place above 2 that is ignored, so it does not close a descriptor.
+    // libuv does nothing for an ignored position above 2, so this loop closes no descriptor.
     while (places.length < descriptor) places.push('ignore');
     nothing ??= openSync('/dev/null', 'r+');
     places[descriptor] = nothing;

@@ -1,11 +1,11 @@
-// Searches for many patterns in one pass that reads few characters: a pattern of `window` characters or
-// more covers one of the positions that are `window - 3` apart, and the characters there are four of its
-// own. All other positions are skipped.
+// Searches for many patterns in one pass that reads few characters. It reads four characters at positions
+// that are `window - 3` apart and skips the rest. A pattern of `window` characters or more covers at least
+// one of these positions, so the four characters there are its own.
 import { countBefore } from './text.ts';
 
 /**
  * True if one of the sorted patterns begins with the text. Only the first pattern that does not sort
- * before it can.
+ * before the text can begin with it.
  */
 function isBeginning(sorted: readonly string[], text: string): boolean {
   const first = countBefore(sorted.length, (at) => (sorted[at] ?? '') < text);
@@ -15,19 +15,19 @@ function isBeginning(sorted: readonly string[], text: string): boolean {
 export interface TextMatcher {
   /** True if the text contains any pattern. */
   isIn(text: string): boolean;
-  /** Calls `found` with spans of patterns, which together cover all of them. */
-  find(text: string, found: OnPattern): void;
+  /** Calls `onPattern` with spans that together cover every occurrence of a pattern. */
+  find(text: string, onPattern: OnPattern): void;
   /** Returns how many characters at the end may begin a pattern. */
   openAt(text: string): number;
 }
 
-/** Number of characters that are compared together, and the maximum number of offsets per pattern. */
+/** Number of characters that are compared together. */
 const GRAM = 4;
 const MAX_WINDOW = 32;
 /** Shorter patterns are searched for one by one, because they would shorten the steps for all. */
 const MIN_WINDOW = 8;
 
-/** In a text that is longer than this per pattern, one search for each is faster. */
+/** If a text has more characters per pattern than this, one search for each pattern is faster. */
 const LONG = 48;
 /** Characters by frequency in JSON and English, the rarest first. */
 const RARE = 'QZXJKVWYGFBUHPMDLNRCOSTIAE~%+/_=-qzjxkvwy'.split('');
@@ -48,7 +48,7 @@ const gramAt = (text: string, at: number): number =>
     text.charCodeAt(at + 3)) &
   0xffff;
 
-/** A pattern with the offsets of its four characters, ascending. */
+/** Patterns by the hash of four of their characters, with the ascending offsets of these characters. */
 type Grams = Map<number, Map<string, number[]>>;
 
 function addGram(grams: Grams, gram: number, pattern: string, offset: number): void {
@@ -64,7 +64,7 @@ interface PatternPlace {
   end: number;
 }
 
-/** Called with a span of a pattern. Returning false rejects the span. */
+/** Receives the span of a pattern. Returns false to reject it. */
 type OnPattern = (start: number, end: number) => boolean;
 
 /**
@@ -75,17 +75,17 @@ type OnPattern = (start: number, end: number) => boolean;
 function placesAt(
   offsets: readonly number[],
   placeOf: (offset: number) => PatternPlace | undefined,
-  found: OnPattern | undefined,
+  onPattern: OnPattern | undefined,
 ): boolean {
   let isFound = false;
   const at = (offset: number | undefined): PatternPlace | undefined => {
     const place = offset === undefined ? undefined : placeOf(offset);
-    if (!place || (found && !found(place.start, place.end))) return undefined;
+    if (!place || (onPattern && !onPattern(place.start, place.end))) return undefined;
     isFound = true;
     return place;
   };
   const first = at(offsets.at(-1));
-  if (offsets.length === 1 || (isFound && !found)) return isFound;
+  if (offsets.length === 1 || (isFound && !onPattern)) return isFound;
   const last = at(offsets[0]);
   if (!first || !last || first.end < last.start) for (const one of offsets.slice(1, -1)) at(one);
   return isFound;
@@ -119,12 +119,12 @@ export function createMatcher(patterns: Iterable<string>): TextMatcher {
   const { pairs, grams } = gramsOf(long, step);
   const probes = long.map(probeOf);
 
-  /** With `found` the search continues to the end. */
-  function search(text: string, found?: OnPattern): boolean {
+  /** Returns true at the first pattern. With `onPattern` the search continues to the end of the text. */
+  function search(text: string, onPattern?: OnPattern): boolean {
     for (const pattern of short) {
       for (let at = text.indexOf(pattern); at !== -1; at = text.indexOf(pattern, at + 1)) {
-        if (found === undefined) return true;
-        found(at, at + pattern.length);
+        if (onPattern === undefined) return true;
+        onPattern(at, at + pattern.length);
       }
     }
     const isLong = text.length > LONG * long.length;
@@ -137,7 +137,7 @@ export function createMatcher(patterns: Iterable<string>): TextMatcher {
           if (start < 0 || !text.startsWith(pattern, start)) return undefined;
           return { start, end: start + pattern.length };
         };
-        if (placesAt(offsets, place, found) && found === undefined) return true;
+        if (placesAt(offsets, place, onPattern) && onPattern === undefined) return true;
       }
     }
     return false;
@@ -157,13 +157,13 @@ export function createMatcher(patterns: Iterable<string>): TextMatcher {
 }
 
 const LETTERS = 'abcdefghijklmnopqrstuvwxyz0123456789';
-/** By code: 0 for skipped characters, else the number of the letter or digit from 1. */
+/** Number of a letter or digit by its character code, from 1. 0: the search skips the character. */
 const LETTER = new Uint8Array(0x10000);
 for (const [index, letter] of LETTERS.split('').entries()) {
   for (const each of [letter, letter.toUpperCase()]) LETTER[each.charCodeAt(0)] = index + 1;
 }
 const BASE = LETTERS.length + 1;
-/** `\n` is an escaped line end, whose letter does not count. */
+/** 1 for the letters of escapes such as `\n`. After a backslash such a letter does not count. */
 const WRITTEN = Uint8Array.from({ length: 0x80 }, (_, code) =>
   'nrNRtbf'.includes(String.fromCharCode(code)) ? 1 : 0,
 );
@@ -190,7 +190,7 @@ export const lettersOf = (text: string): string => text.replace(/[^A-Za-z0-9]/g,
 /** Returns the span of the pattern whose letter `offset` is at `at`. */
 function placeOf(text: string, at: number, pattern: string, offset: number) {
   let start = at;
-  for (let left = offset; left > 0; left--) {
+  for (let rest = offset; rest > 0; rest--) {
     start--;
     while (start >= 0 && letterAt(text, start) === 0) start--;
     if (start < 0) return undefined;
@@ -250,8 +250,8 @@ function createSieve(patterns: readonly string[]): (text: string) => boolean {
 
 /**
  * Creates a matcher that ignores case and everything between the letters. Patterns are results of
- * `lettersOf` with eight letters or more. A pattern covers at least its length of text, so positions are
- * that far apart; four letters are read at each one.
+ * `lettersOf` with eight letters or more. A pattern covers at least its own length of text, which gives
+ * the distance of the positions at which four letters are read.
  */
 export function createLetterMatcher(patterns: Iterable<string>): TextMatcher {
   const sorted = [...patterns].sort();
@@ -261,11 +261,11 @@ export function createLetterMatcher(patterns: Iterable<string>): TextMatcher {
   const firsts = new Set(sorted.map((pattern) => pattern.charAt(0)));
   const mayHold = createSieve(sorted);
 
-  function search(text: string, found?: OnPattern): boolean {
+  function search(text: string, onPattern?: OnPattern): boolean {
     if (sorted.length === 0 || !mayHold(text)) return false;
     const last = text.length - GRAM;
     for (let at = step - 1; at < text.length; ) {
-      // Mostly there are three letters that no pattern has.
+      // At most positions there are three letters that no pattern contains.
       if (at <= last && text.charCodeAt(at - 1) !== BACKSLASH) {
         const one = LETTER[text.charCodeAt(at)] as number;
         const two = LETTER[text.charCodeAt(at + 1)] as number;
@@ -287,7 +287,7 @@ export function createLetterMatcher(patterns: Iterable<string>): TextMatcher {
       const gram = three * BASE + letterAt(text, nextLetter(text, third + 1));
       for (const [pattern, offsets] of grams.get(gram) ?? []) {
         const place = (offset: number) => placeOf(text, first, pattern, offset);
-        if (placesAt(offsets, place, found) && found === undefined) return true;
+        if (placesAt(offsets, place, onPattern) && onPattern === undefined) return true;
       }
     }
     return false;

@@ -1,4 +1,4 @@
-/** Edit distance with transpositions. Stops as soon as it exceeds `max`. */
+/** Returns the edit distance with transpositions. Stops, with `max + 1`, as soon as it exceeds `max`. */
 function distance(a: string, b: string, max: number): number {
   if (Math.abs(a.length - b.length) > max) return max + 1;
   let before: number[] = [];
@@ -42,7 +42,7 @@ export function didYouMean(word: string, candidates: Iterable<string>): string |
   return near === undefined ? undefined : `did you mean \`${near}\``;
 }
 
-/** Returns the same hint as the end of a message. Empty if no candidate is near. */
+/** Returns the hint of `didYouMean` as the end of a message. Empty if no candidate is near. */
 export function suggestion(word: string, candidates: Iterable<string>): string {
   const hint = didYouMean(word, candidates);
   return hint === undefined ? '' : `; ${hint}`;
@@ -54,7 +54,7 @@ export const lastSegment = (id: string): string => id.slice(id.lastIndexOf('/') 
 /** Quotes a text as one word of a POSIX shell. */
 export const shellQuote = (text: string): string => `'${text.replaceAll("'", "'\\''")}'`;
 
-/** Returns how many of the first positions, out of `count`, come before the wanted one. */
+/** Returns how many of `count` positions satisfy `isBefore`. They must come first, because the search is binary. */
 export function countBefore(count: number, isBefore: (at: number) => boolean): number {
   let [low, high] = [0, count];
   while (low < high) {
@@ -84,7 +84,7 @@ export function createLines(text: string) {
     },
     /** Returns the offset of a position, the inverse of `at`. */
     offset: ({ line, column }: Position): number => (starts[line - 1] ?? text.length) + column - 1,
-    /** Returns the line's text without its end. Empty past the last line. */
+    /** Returns the text of a line without its line end. Empty past the last line. */
     line(number: number): string {
       const start = starts[number - 1];
       if (start === undefined) return '';
@@ -94,8 +94,8 @@ export function createLines(text: string) {
 }
 
 /**
- * Format characters, controls except line ends and tabs, tags, private and unassigned characters, and
- * all characters that displays ignore, except the one that makes an emoji.
+ * Matches format characters, controls except line ends and tabs, tags, private and unassigned
+ * characters, and all characters that displays ignore, except the one that makes an emoji.
  */
 const HIDDEN = /(?!(?<=\p{Emoji})\ufe0f(?!\p{DI}))[\p{C}\p{DI}\u2028\u2029](?<![\n\t])/gu;
 
@@ -105,7 +105,7 @@ export const hasHidden = (text: string): boolean => text.search(HIDDEN) !== -1;
 export const withoutHidden = (text: string, by = ''): string => text.replace(HIDDEN, by);
 
 /**
- * Returns the same text as one line, which cannot look like program output or reverse the direction of letters.
+ * Returns the text on one line. It cannot look like further program output or reverse the direction of letters.
  */
 export const onOneLine = (text: string): string =>
   withoutHidden(text, ' ')
@@ -127,7 +127,7 @@ export function durationText(value: unknown): string {
   return `${Math.floor(minutes / 60)} h ${String(minutes % 60).padStart(2, '0')} m`;
 }
 
-/** Reference in a journal to a secret that is sealed in the registry. */
+/** Matches the reference in a journal to a secret that is sealed in the registry. */
 const REFERENCE = /\{secret [\w-]{16} \d+=?\}/g;
 
 /** Replaces references to sealed secrets for people and programs. */

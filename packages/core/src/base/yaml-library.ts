@@ -1,5 +1,5 @@
-// The used exports of the YAML library. The build bundles them into one file, because finding the
-// library's seventy files takes longer than running them.
+// Exports the used parts of the YAML library. The build bundles them into one file, because finding the
+// seventy files of the library takes longer than running them.
 export {
   isAlias,
   isMap,

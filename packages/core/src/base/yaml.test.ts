@@ -87,7 +87,7 @@ test('a key may be an alias of a scalar, and an anchor for others', () => {
   expect(parseYaml('a: &x k\n*x : 2\n')).toMatchObject({ value: { a: 'k', k: 2 }, problems: [] });
   expect(parseYaml('&k a: 1\nb: *k\n')).toMatchObject({ value: { a: 1, b: 'a' }, problems: [] });
   expect(parseYaml('*nope : 1\n').problems).toMatchObject([
-    { line: 1, column: 1, message: '`*nope` refers to nothing above it' },
+    { line: 1, column: 1, message: 'alias `*nope` has no anchor above it' },
   ]);
 });
 

@@ -1,5 +1,5 @@
-// The only file that uses the YAML library. Text is untrusted: bounded size, bounded nesting, no tags
-// that create objects, few aliases, own properties only, and a location for every path.
+// Reads and writes YAML; no other file uses the library. Text is untrusted: its size, its nesting and the
+// values of its aliases are bounded, and no tag creates an object. Every path of a value has a location.
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import type { Node } from 'yaml';
@@ -19,7 +19,7 @@ interface YamlProblem extends Position {
 }
 
 export interface YamlDocument {
-  /** The readable part. Null for an empty document. */
+  /** The readable part of the document. Null for an empty document. */
   value: Json;
   problems: YamlProblem[];
   /**
@@ -30,7 +30,7 @@ export interface YamlDocument {
 
 class TooMuch extends Error {}
 
-// Loaded on first use, because most commands never read YAML and should start fast.
+// The library is loaded on first use, because most commands never read YAML and should start fast.
 let loaded: typeof Yaml | undefined;
 const LIBRARY = import.meta.url.endsWith('.ts') ? './yaml-library.ts' : '../yaml-library.js';
 const library = (): typeof Yaml =>
@@ -42,7 +42,7 @@ const library = (): typeof Yaml =>
  */
 let shippedValues: ReadonlyMap<string, Json> | undefined;
 
-function knownDocuments(): ReadonlyMap<string, Json> {
+function shippedDocuments(): ReadonlyMap<string, Json> {
   if (shippedValues || import.meta.url.endsWith('.ts')) return shippedValues ?? new Map();
   try {
     const file = new URL(/* @vite-ignore */ '../../../../src/known-yaml.json', import.meta.url);
@@ -69,8 +69,8 @@ function remember(text: string, value: Json): void {
   recent.set(text, structuredClone(value));
 }
 
-/** Locations are needed only for problems, and only then the library is loaded. */
-const readBefore = (text: string, value: Json): YamlDocument => ({
+/** Returns a cached document. Only a problem needs locations, so only `locate` loads the library. */
+const cachedDocument = (text: string, value: Json): YamlDocument => ({
   value: structuredClone(value),
   problems: [],
   locate: (path, part) => read(text).locate(path, part),
@@ -95,8 +95,8 @@ export function parseYaml(text: string): YamlDocument {
     problems: [{ ...start, message }],
     locate: () => start,
   });
-  const before = knownDocuments().get(text) ?? recent.get(text);
-  if (before !== undefined) return readBefore(text, before);
+  const before = shippedDocuments().get(text) ?? recent.get(text);
+  if (before !== undefined) return cachedDocument(text, before);
   if (text.length > MAX_BYTES) return refuse(`YAML text is longer than ${MAX_BYTES} characters`);
   if (isTooDeep(text)) return refuse('YAML is nested too deeply');
   try {
@@ -133,19 +133,19 @@ function read(text: string): YamlDocument {
     problems.push({ ...place(error.pos[0]), message: error.message });
   }
 
-  // Filled in document order, so an alias finds earlier nodes without walking the tree.
+  // Anchors are added in document order, so an alias finds earlier nodes without a walk of the tree.
   const anchors = new Map<string, unknown>();
   const checked = new Set<unknown>();
   const report = (offset: number, message: string): void => {
     if (problems.length < MAX_PROBLEMS) problems.push({ ...place(offset), message });
   };
 
-  /** Undefined for a key that is not a scalar: the text of a collection would double with every level. */
+  /** Returns undefined for a list or mapping as a key, because its text could double with every level. */
   const keyText = (key: unknown): string | undefined => {
     const anchor = (key as { anchor?: string } | null)?.anchor;
     if (anchor !== undefined) anchors.set(anchor, key);
-    const found = isAlias(key) ? anchors.get(key.source) : key;
-    return isScalar(found) ? String(found.value) : found === null ? 'null' : undefined;
+    const target = isAlias(key) ? anchors.get(key.source) : key;
+    return isScalar(target) ? String(target.value) : target === null ? 'null' : undefined;
   };
 
   let nodes = 0;
@@ -154,7 +154,7 @@ function read(text: string): YamlDocument {
     if (depth > MAX_YAML_DEPTH) throw new TooMuch(`YAML is nested deeper than ${MAX_YAML_DEPTH}`);
     if (isAlias(node)) {
       if (anchors.has(node.source)) return convert(anchors.get(node.source), depth + 1);
-      report(node.range?.[0] ?? 0, `\`*${node.source}\` refers to nothing above it`);
+      report(node.range?.[0] ?? 0, `alias \`*${node.source}\` has no anchor above it`);
       return null;
     }
     const anchor = (node as { anchor?: string } | null)?.anchor;
@@ -167,11 +167,11 @@ function read(text: string): YamlDocument {
         const read = convert(value, depth + 1);
         if (name === undefined) {
           const isLost = isAlias(key) && !anchors.has(key.source);
-          const message = isLost ? `\`*${key.source}\` refers to nothing above it` : NO_KEY;
+          const message = isLost ? `alias \`*${key.source}\` has no anchor above it` : NO_KEY;
           if (!checked.has(node)) report((key as Node | null)?.range?.[0] ?? 0, message);
           continue;
         }
-        // The first one stays, as in `locate`.
+        // The first value of a repeated key counts, because `locate` finds the first one.
         if (!Object.hasOwn(result, name)) setOwn(result, name, read);
         else if (!checked.has(node)) {
           report((key as Node | null)?.range?.[0] ?? 0, `key \`${name}\` occurs twice here`);
@@ -186,7 +186,7 @@ function read(text: string): YamlDocument {
     if (typeof value === 'number' && Number.isFinite(value)) return value;
     report(
       node.range?.[0] ?? 0,
-      `\`${typeof value === 'number' ? value : typeof value}\` is not a value`,
+      `\`${typeof value === 'number' ? value : typeof value}\` is not a JSON value`,
     );
     return null;
   };
@@ -218,27 +218,27 @@ function read(text: string): YamlDocument {
 export const formatYaml = (value: Json): string => library().stringify(value, { lineWidth: 0 });
 
 interface FrontMatterParts {
-  /** The YAML text. Empty if there is none. */
+  /** The YAML text. Empty if the file has no such block. */
   yaml: string;
-  /** Number of lines before the YAML text, to convert its locations to the file's. */
+  /** Number of lines before the YAML text, which converts its locations to locations in the file. */
   offset: number;
-  /** The text after it, or the whole text. */
+  /** The text after the block. The whole text if the file has no such block. */
   rest: string;
-  /** True if a `---` opens it and none closes it. */
+  /** True if a `---` opens a block and no line closes it. */
   isOpen: boolean;
 }
 
-/** Blank lines, a byte order mark, a shebang and one comment line (a signature) may precede it. */
+/** Matches text that may precede the block: a byte order mark, a shebang, blank lines and comment lines. */
 const LEAD = /^\uFEFF?(?:#![^\n]*\n)?(?:[ \t]*\r?\n|<!--[^\n]{0,4096}-->[ \t]*\r?\n)*/;
 
-/** Offsets of its text and of the rest of the file. */
+/** Offsets of the YAML text of a block and of the rest of the file. */
 interface FrontMatterPlace {
   start: number;
   end: number;
   after: number;
 }
 
-/** Returns the block that opens at `lead`, or `open` if it is never closed. */
+/** Returns the block that opens at `lead`. `open`: no line closes it. Undefined: no block opens there. */
 export function frontMatterAt(text: string, lead: number): FrontMatterPlace | 'open' | undefined {
   const open = /---[ \t]*\r?\n/y;
   open.lastIndex = lead;
@@ -246,17 +246,17 @@ export function frontMatterAt(text: string, lead: number): FrontMatterPlace | 'o
   const start = open.lastIndex;
   const close = /^(?:---|\.\.\.)[ \t]*\r?(?:\n|$)/gm;
   close.lastIndex = start;
-  const found = close.exec(text);
-  return found ? { start, end: found.index, after: found.index + found[0].length } : 'open';
+  const match = close.exec(text);
+  return match ? { start, end: match.index, after: match.index + match[0].length } : 'open';
 }
 
 /** Splits a Markdown file into the YAML block between two `---` lines at its top, and the rest. */
 export function splitFrontMatter(text: string): FrontMatterParts {
-  const found = frontMatterAt(text, LEAD.exec(text)?.[0].length ?? 0);
-  if (found === undefined || found === 'open') {
-    return { yaml: '', offset: 0, rest: text, isOpen: found === 'open' };
+  const block = frontMatterAt(text, LEAD.exec(text)?.[0].length ?? 0);
+  if (block === undefined || block === 'open') {
+    return { yaml: '', offset: 0, rest: text, isOpen: block === 'open' };
   }
-  const offset = text.slice(0, found.start).split('\n').length - 1;
-  const { start, end, after } = found;
+  const offset = text.slice(0, block.start).split('\n').length - 1;
+  const { start, end, after } = block;
   return { yaml: text.slice(start, end), offset, rest: text.slice(after), isOpen: false };
 }

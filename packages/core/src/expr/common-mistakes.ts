@@ -1,14 +1,14 @@
-// Frequent mistakes and the right form. It is a table, so a new mistake is a new row.
+// Explains frequent mistakes in expressions. Most mistakes are rows of a table.
 import { isDigit, isNamePart, nameEnd, SyntaxFault } from './syntax-tree.ts';
 
 const write = (form: string): string => `write \`${form}\``;
 
 const NO_BLANK = 'use a plain space';
-const QUOTES = 'strings stand in straight quotes: "text" or \'text\'';
-const NO_PATTERNS = 'there are no patterns; `"text" in name` looks for a part of a text';
+const QUOTES = 'put a string in straight quotes: "text" or \'text\'';
+const NO_PATTERNS = 'patterns are not supported; `"text" in name` searches for a part of a text';
 const NO_BRANCHES = 'combine conditions with `and` and `or`';
 const FOUR_ONLY = 'arithmetic has `+ - * /` only';
-export const NO_INDEX = 'list elements have no address; `x in list` asks whether one is there';
+export const NO_INDEX = 'list elements cannot be read by position; `x in list` searches the list';
 const TURN_AROUND = 'turn it around: `"part" in whole`';
 
 type Slips = readonly (readonly [hint: string, ...slips: string[]])[];
@@ -16,7 +16,7 @@ type Slips = readonly (readonly [hint: string, ...slips: string[]])[];
 const rowsOf = (slips: Slips): [slip: string, hint: string][] =>
   slips.flatMap(([hint, ...list]) => list.map((slip): [string, string] => [slip, hint]));
 
-/** Longest first: the first row that matches the source is the mistake. */
+/** Symbols with their hints, the longest first, because the first row that matches the source is used. */
 const SYMBOLS = rowsOf([
   [write('and'), '&amp;&amp;', '&&', '&', '∧'],
   [write('or'), '||', '|', '∨'],
@@ -67,7 +67,7 @@ const WORDS: ReadonlyMap<string, string> = new Map(
   ]),
 );
 
-/** Names that would silently be a missing path and null, although a value was meant. */
+/** Constants of other languages. As names they would be missing paths, which are null without an error. */
 const VALUES: ReadonlyMap<string, string> = new Map(
   rowsOf([
     ['true', 'True', 'TRUE'],
@@ -84,7 +84,7 @@ export const meantConstant = (name: string): string | undefined =>
 export const meantOperator = (word: string): string | undefined => WORDS.get(word.toLowerCase());
 
 /** Returns a character for a message: control characters and lone surrogates by number. */
-function shown(source: string, at: number): string {
+function printable(source: string, at: number): string {
   const code = source.codePointAt(at) ?? 0;
   const isInvisible = code < 33 || (code >= 127 && code < 161) || (code >= 0xd800 && code < 0xe000);
   if (isInvisible || /\p{Z}|\p{C}/u.test(String.fromCodePoint(code))) {
@@ -96,10 +96,10 @@ function shown(source: string, at: number): string {
 export function explainCharacter(source: string, at: number): SyntaxFault {
   for (const [slip, hint] of SYMBOLS) {
     if (!source.startsWith(slip, at)) continue;
-    const text = hint === NO_BLANK ? shown(source, at) : slip;
+    const text = hint === NO_BLANK ? printable(source, at) : slip;
     return new SyntaxFault(`unexpected \`${text}\``, at + 1, hint);
   }
-  return new SyntaxFault(`unexpected character \`${shown(source, at)}\``, at + 1);
+  return new SyntaxFault(`unexpected character \`${printable(source, at)}\``, at + 1);
 }
 
 /** Returns source text for a message: on one line, without anything that moves a cursor. */
@@ -134,24 +134,24 @@ function numberHint(text: string): string {
 export function explainEscape(source: string, at: number): SyntaxFault {
   const letter = source[at + 1];
   if (letter === undefined) return new SyntaxFault('the string is never closed', at + 1);
-  const escape = `\\${shown(source, at + 1)}`;
+  const escape = `\\${printable(source, at + 1)}`;
   if (letter === 'u') {
     return new SyntaxFault(`\`${escape}\` needs four hexadecimal digits`, at + 1, 'like `\\u00e9`');
   }
   const hint =
     letter === 'x'
       ? 'write `\\u00` and the two digits'
-      : `for a backslash write \`\\\\\`; known are \\" \\' \\\\ \\/ \\b \\f \\n \\r \\t \\uXXXX`;
+      : `for a backslash write \`\\\\\`; valid escapes are \\" \\' \\\\ \\/ \\b \\f \\n \\r \\t \\uXXXX`;
   return new SyntaxFault(`unknown escape \`${escape}\``, at + 1, hint);
 }
 
-/** Explains `a[0]` and `a["b"]`: a bracket after an operand. */
+/** Explains a bracket after an operand, as in `a[0]` and `a["b"]`. */
 export function explainIndex(source: string, at: number): string {
   const name = /^\[\s*(["'])([A-Za-z_][A-Za-z0-9_]*)\1\s*\]/.exec(source.slice(at, at + 200))?.[2];
   return name === undefined ? NO_INDEX : `write \`.${clipped(name)}\``;
 }
 
-/** Explains `.5`, `a.0` and `a.`: a dot that no name follows. */
+/** Explains a dot before a digit, as in `.5`. Undefined for any other dot. */
 export function explainDot(source: string, at: number): string | undefined {
   if (!isDigit(source.charCodeAt(at + 1))) return undefined;
   let end = at + 1;

@@ -1,6 +1,6 @@
 // Compiles a tree to closures, once per expression. Each closure handles one frequent shape of hooks and
 // guards (`path == "text"`, `path < path * 0.9`, `"text" in path`), so that an evaluation needs no tree,
-// no table and no allocation. Other shapes go to operators.ts.
+// no table and no allocation. The functions of `operators.ts` evaluate other shapes.
 import type { Json } from '../base/index.ts';
 import type { Meter } from './operators.ts';
 import {
@@ -45,7 +45,7 @@ export function compileValue(node: Node, meter: Meter): Read {
   }
 }
 
-/** Returns the truth of `compileValue`, without computing the value if possible. */
+/** Returns a test of whether the value of the node counts as true. It computes no value that it does not need. */
 export function compileTest(node: Node, meter: Meter): Test {
   switch (node.kind) {
     case 'not': {
@@ -66,7 +66,7 @@ export function compileTest(node: Node, meter: Meter): Test {
   }
 }
 
-/** Returns the first answer that equals `stop`. */
+/** Returns a test that ends at the first test whose result is `stop`. */
 function inTurn(tests: readonly Test[], stop: boolean): Test {
   const [a, b] = tests as [Test, Test];
   if (tests.length === 2) {
@@ -125,7 +125,7 @@ function compileMembership(node: Compare, meter: Meter): Test {
   return (context) => isIn(left(context), right(context), column, meter);
 }
 
-/** Scalars are compared by identity. A hash set would pay off only for lists that nobody types. */
+/** Compares scalars by identity. A set is faster only for a long list. */
 function isAmong(read: Read, list: readonly Json[]): Test {
   if (list.length > 16) {
     const members = new Set(list);
@@ -197,7 +197,7 @@ function compilePair(
   if (operator !== '*') {
     return (context) => calculate(operator, left(context), right(context), column, meter);
   }
-  // Warnings often use `limits.turns * 0.9`.
+  // Products have their own closure, because warnings often use `limits.turns * 0.9`.
   return (context) => {
     const a = left(context);
     const b = right(context);

@@ -26,7 +26,7 @@ const DEFAULT_STEPS = 1_000_000;
 const YES: Outcome<boolean> = Object.freeze(ok(true));
 const NO: Outcome<boolean> = Object.freeze(ok(false));
 
-/** Parses and compiles. A fault has the code `expression_error`, `kind: "syntax"` and a column. */
+/** Compiles an expression. Fails with `expression_error`, whose detail has `kind: "syntax"` and a column. */
 export function compileExpression(
   source: string,
   options: ExpressionOptions = {},
@@ -83,7 +83,7 @@ function refill(meter: Meter, steps: number): void {
   meter.left = steps;
 }
 
-/** Any other exception (a context that is not JSON, memory) must not count as true either. */
+/** Returns the failure of an evaluation, also for an exception of another kind (no JSON context, no memory). */
 function evaluationFailure(error: unknown): Failure {
   const { message, column } =
     error instanceof EvaluationFault ? error : new EvaluationFault('the context cannot be read');

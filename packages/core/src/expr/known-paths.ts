@@ -6,37 +6,37 @@ import { parseExpression } from './parse.ts';
 import type { Comparison, Node } from './syntax-tree.ts';
 
 /**
- * Known names: an object lists its members; below `open` any path is valid; `value` has no members. A
- * list contains the only texts that the value, or an element of it, can have.
+ * Names that a context has. An object lists its members. Below `open` any path is valid. `value` has no
+ * members. A list contains the only texts that the value, or an element of it, can have.
  */
 export type ContextSchema = { readonly [name: string]: KnownPath };
 type KnownPath = ContextSchema | 'open' | 'value' | readonly string[];
 
-const isGroup = (known: KnownPath | undefined): known is ContextSchema =>
-  typeof known === 'object' && !Array.isArray(known);
+const isGroup = (entry: KnownPath | undefined): entry is ContextSchema =>
+  typeof entry === 'object' && !Array.isArray(entry);
 
 interface UnknownPath {
   path: string;
   column: number;
-  /** The whole path as it was probably meant. */
+  /** The whole path as the author probably meant it. Absent: no similar path exists. */
   suggestion?: string;
 }
 
-/** Reading a whole group (`cost`) is valid; reading a member of a `value` is not. */
+/** Returns the paths that the schema does not have. A whole group (`cost`) is valid, a member of a `value` is not. */
 export function unknownPaths(expression: CompiledExpression, schema: ContextSchema): UnknownPath[] {
   const unknown: UnknownPath[] = [];
   for (const { path, column } of expression.paths) {
-    const depth = knownDepth(path, schema);
+    const depth = matchingDepth(path, schema);
     if (depth === path.length) continue;
     const suggestion = suggest(path, depth, schema);
-    const found = { path: path.join('.'), column };
-    unknown.push(suggestion === undefined ? found : { ...found, suggestion });
+    const problem = { path: path.join('.'), column };
+    unknown.push(suggestion === undefined ? problem : { ...problem, suggestion });
   }
   return unknown;
 }
 
-/** Returns how many leading names are known. */
-function knownDepth(path: readonly string[], schema: ContextSchema): number {
+/** Returns how many leading names of a path the schema has. */
+function matchingDepth(path: readonly string[], schema: ContextSchema): number {
   let level: KnownPath = schema;
   for (const [depth, name] of path.entries()) {
     if (level === 'open') return path.length;
@@ -65,8 +65,8 @@ function suggest(
   const better = group === undefined ? nearest(name, Object.keys(level)) : `${group}.${name}`;
   if (better === undefined) return undefined;
   const whole = [...path.slice(0, depth), ...better.split('.'), ...path.slice(depth + 1)];
-  // The rest of the path must be known too, or the suggestion is not useful.
-  return knownDepth(whole, schema) === whole.length ? whole.join('.') : undefined;
+  // The schema must have the rest of the path too, or the suggestion is not useful.
+  return matchingDepth(whole, schema) === whole.length ? whole.join('.') : undefined;
 }
 
 /** Returns the group of a name without one: `turns` for `cost.turns`. */
@@ -97,18 +97,18 @@ const sideOf = (node: Node): Side => {
 type CompareNode = Extract<Node, { kind: 'compare' }>;
 
 function compareNodes({ source }: CompiledExpression): CompareNode[] {
-  const found: CompareNode[] = [];
+  const nodes: CompareNode[] = [];
   const walk = (node: Node): void => {
     if (node.kind === 'and' || node.kind === 'or') node.operands.forEach(walk);
     else if (node.kind === 'not') walk(node.operand);
     else if (node.kind === 'compare') {
-      found.push(node);
+      nodes.push(node);
       walk(node.left);
       walk(node.right);
     }
   };
   walk(parseExpression(source).root);
-  return found;
+  return nodes;
 }
 
 /** Returns every comparison of a compiled expression, also nested ones. */
@@ -134,7 +134,7 @@ export function unknownValues(
   expression: CompiledExpression,
   schema: ContextSchema,
 ): UnknownValue[] {
-  const knownAt = (path: readonly string[]): readonly string[] | undefined => {
+  const textsAt = (path: readonly string[]): readonly string[] | undefined => {
     let level: KnownPath | undefined = schema;
     for (const name of path) level = isGroup(level) ? member(level, name) : undefined;
     return Array.isArray(level) ? (level as readonly string[]) : undefined;
@@ -142,7 +142,7 @@ export function unknownValues(
   const judge = (side: Node, other: Node): UnknownValue[] => {
     if (side.kind !== 'path') return [];
     const { path, column } = side.read;
-    const schemaEntry = knownAt(path);
+    const schemaEntry = textsAt(path);
     const wrong = schemaEntry ? textsOf(other).filter((value) => !schemaEntry.includes(value)) : [];
     return wrong.map((value) => ({
       path: path.join('.'),

@@ -19,14 +19,14 @@ export type TokenKind =
 export interface Lexer {
   readonly source: string;
   kind: TokenKind;
-  /** The name, or the string's value. */
+  /** The name, or the value of the string. */
   text: string;
   number: number;
   start: number;
   end: number;
 }
 
-/** Constants and not slices of the source, because kinds are compared by identity many times. */
+/** Kinds of keywords. They are constants and not slices of the source, so that identity comparisons are fast. */
 const KEYWORD_KINDS: ReadonlyMap<string, TokenKind> = new Map(WORDS.map((word) => [word, word]));
 
 const byFirstCode = (kinds: readonly TokenKind[]): ReadonlyMap<number, TokenKind> =>

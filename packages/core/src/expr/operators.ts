@@ -1,16 +1,16 @@
-// The operators on values. The compiler inlines the common cases (two numbers, a constant) and calls
-// these functions for the rest. Values from the context never appear in a message, because they may be
-// secret and faults are written to transcripts.
+// Implements the operators. The compiler inlines the common cases (two numbers, a constant) and calls
+// these functions for the rest. No message contains a value of the context, because the value may be
+// secret and transcripts contain faults.
 import { isObject, type Json } from '../base/index.ts';
 import type { Arithmetic } from './syntax-tree.ts';
 import { includesText } from './text-search.ts';
 
-/** The step budget of an expression. Operations on data pay for each element that they read. */
+/** The remaining steps of an evaluation. An operation on data takes steps for each element that it reads. */
 export interface Meter {
   left: number;
 }
 
-/** Stays inside of this folder; its exported functions turn it into an `Outcome`. */
+/** Fault of an evaluation. The exported functions of this folder turn it into an `Outcome`. */
 export class EvaluationFault extends Error {
   readonly column: number;
 
@@ -44,7 +44,7 @@ const ORDERINGS: Readonly<Record<Ordering, (a: number, b: number) => boolean>> =
   '>=': (a, b) => a >= b,
 };
 
-/** Deeper data is refused and not compared, because recursion must end before the stack does. */
+/** Maximum depth of compared data. Recursion must end before the stack overflows. */
 const MAX_COMPARED_DEPTH = 1000;
 
 function kindOf(value: Json): string {
@@ -53,7 +53,7 @@ function kindOf(value: Json): string {
   return typeof value === 'object' ? 'an object' : `a ${typeof value}`;
 }
 
-/** Null, false, 0, "", [] and {} are false. */
+/** Returns false for null, false, 0, "", [] and {}, and true for any other value. */
 export function isTruthy(value: Json, meter: Meter): boolean {
   switch (typeof value) {
     case 'boolean':
@@ -69,7 +69,7 @@ export function isTruthy(value: Json, meter: Meter): boolean {
 
 function isEmpty(value: Json[] | { [key: string]: Json }, meter: Meter): boolean {
   if (Array.isArray(value)) return value.length === 0;
-  // The engine lists all keys in any case, so all of them are paid for.
+  // The engine lists all keys, so each of them takes a step.
   const { length } = Object.keys(value);
   charge(meter, length);
   return length === 0;
@@ -122,7 +122,7 @@ export function isIn(left: Json, right: Json, column: number, meter: Meter): boo
   throw new EvaluationFault(`\`in\` cannot look for ${kindOf(left)} in ${kindOf(right)}`, column);
 }
 
-/** Compares pairs other than two numbers. Null on a side gives false. */
+/** Compares two values that are not both numbers. Null on either side gives false. */
 export function isOrdered(
   operator: Ordering,
   a: Json,
@@ -157,7 +157,7 @@ function compareTail(a: string, b: string, at: number): number {
   return difference === 0 ? Number(a.codePointAt(at)) - Number(b.codePointAt(at)) : difference;
 }
 
-/** Handles pairs other than two numbers, and results that are not finite. */
+/** Combines any two values. Throws for a result that is not finite. */
 export function calculate(
   operator: Arithmetic,
   a: Json,

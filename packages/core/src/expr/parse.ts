@@ -1,5 +1,5 @@
-// A recursive descent parser, with one function per line of the grammar. Nesting is counted where the
-// grammar nests (brackets, `not`, unary `-`), so recursion is bounded in advance.
+// Parses expressions by recursive descent, with one function per line of the grammar. The parser counts
+// the nesting of brackets, `not` and unary `-`, so that recursion is bounded.
 import {
   calledName,
   clipped,
@@ -209,7 +209,7 @@ function take(parser: Parser, kind: TokenKind): boolean {
   return true;
 }
 
-/** Moves past the token that nests: an opening bracket, `not`, a sign. */
+/** Moves past a token that nests (an opening bracket, `not`, a sign) and counts the level. */
 function enter(parser: Parser): void {
   parser.nesting++;
   if (parser.nesting > MAX_NESTING) {
@@ -247,13 +247,13 @@ function missingOperand(lexer: Lexer): SyntaxFault {
     return new SyntaxFault('the expression ends where a value is expected', start + 1);
   }
   if (kind === 'not') {
-    return unexpected(lexer, 'put it in brackets: `(not a)`');
+    return unexpected(lexer, 'put the operand in brackets: `(not a)`');
   }
   if (kind === '.') return unexpected(lexer, explainDot(source, start));
   if (kind === '+')
     return unexpected(lexer, 'a number has no leading `+`, and `++` is not supported');
   if (kind === '*') return unexpected(lexer, 'arithmetic has `+ - * /` only');
-  if (kind === '/') return unexpected(lexer, 'there are no comments and no `//`');
+  if (kind === '/') return unexpected(lexer, 'comments and `//` are not supported');
   const hint = kind === ']' || kind === ',' ? 'lists are written `[1, 2]`' : undefined;
   return new SyntaxFault(
     `expected a value before \`${tokenText(lexer)}\``,
@@ -269,7 +269,7 @@ function unexpectedAfterOperand(lexer: Lexer): SyntaxFault {
     case '(': {
       const name = calledName(source, start);
       if (name === '') break;
-      const hint = 'there are no functions; `in` looks into lists, texts and objects';
+      const hint = 'functions are not supported; `in` searches lists, texts and objects';
       return new SyntaxFault(`\`${name}(\` looks like a call`, start + 1, hint);
     }
     case '[':

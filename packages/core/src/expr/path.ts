@@ -29,11 +29,11 @@ const NOTHING: JsonObject = Object.freeze({});
 const parent = (value: Json): JsonObject =>
   typeof value === 'object' && value !== null ? (value as JsonObject) : NOTHING;
 
-function own(object: JsonObject, name: string, found?: Json, inherited?: Json): Json {
+function own(object: JsonObject, name: string, value?: Json, inherited?: Json): Json {
   if (Object.getPrototypeOf(object) !== TOP || inherited !== undefined) {
     return readName(object, name);
   }
-  return found === undefined ? null : found;
+  return value === undefined ? null : value;
 }
 
 function hash(name: string): number {
@@ -42,11 +42,11 @@ function hash(name: string): number {
   return sum;
 }
 
-// The same function many times, on purpose, because engines cache property reads per place in the source
-// and conditions consist mainly of paths of two names. Two paths that share a function are correct, only
-// slower. Two calls of `hasOwn` would cost more than the rest of an evaluation. A property is known to
-// be own if it exists, the object is a plain one, and `Object.prototype` has no such name, which the
-// engine checks anyway. (The further parameters are local variables; no caller passes them.)
+// The list repeats one function on purpose, because engines cache property reads per position in the
+// source and conditions consist mainly of paths of two names. Two paths that share a function are correct,
+// only slower. Two calls of `hasOwn` would take longer than the rest of an evaluation. A property is its
+// own if it exists, the object is a plain one, and `Object.prototype` has no such name. (The further
+// parameters are local variables; no caller passes them.)
 //
 // biome-ignore format: one line for each place
 const PAIRS: readonly Pair[] = [

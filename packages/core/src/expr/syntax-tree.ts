@@ -1,6 +1,6 @@
-// The tree between parser and compiler. Chains (`a and b and c`, `1 + 2 - 3`) are one node with many
-// operands. Depth comes only from brackets, `not` and `-`, which the parser counts, so no source can
-// overflow the stack of code that walks the tree.
+// Types of the tree between parser and compiler. A chain (`a and b and c`, `1 + 2 - 3`) is one node with
+// many operands. Only brackets, `not` and `-` add depth, and the parser limits them, so that no source
+// can overflow the stack of code that walks the tree.
 import type { Json } from '../base/index.ts';
 
 export type Comparison = '==' | '!=' | '<' | '>' | '<=' | '>=' | 'in' | 'not in';
@@ -31,14 +31,14 @@ export type Node =
 export interface Tree {
   root: Node;
   paths: PathRead[];
-  /** Maximum cost of one evaluation, without operations on large data. */
+  /** Maximum number of steps of one evaluation, without operations on large data. */
   size: number;
 }
 
 export const WORDS = ['and', 'or', 'not', 'in', 'true', 'false', 'null'] as const;
 export const KEYWORDS: ReadonlySet<string> = new Set(WORDS);
 
-/** Stays inside of this folder; its exported functions turn it into an `Outcome`. */
+/** Fault in a source. The exported functions of this folder turn it into an `Outcome`. */
 export class SyntaxFault extends Error {
   readonly column: number;
   readonly hint: string | undefined;
@@ -51,8 +51,8 @@ export class SyntaxFault extends Error {
 }
 
 /**
- * Returns the value of a list whose elements are all constants, so that it is made once. Undefined for
- * other lists.
+ * Returns the value of a list whose elements are all constants, so that the list is created once.
+ * Undefined for any other node.
  */
 export function constantList(node: Node): Json[] | undefined {
   if (node.kind !== 'list') return undefined;
@@ -65,8 +65,8 @@ export function constantList(node: Node): Json[] | undefined {
   return values;
 }
 
-// Character classes shared by the lexer and the template scanners. Only ASCII, so that two different
-// names never look alike.
+// The lexer and the template scanners share these character classes. Names are ASCII only, so that two
+// different names never look alike.
 const [DIGIT, NAME_START] = [1, 2];
 const CLASSES = Uint8Array.from({ length: 128 }, (_, code) => {
   const char = String.fromCharCode(code);
@@ -74,7 +74,7 @@ const CLASSES = Uint8Array.from({ length: 128 }, (_, code) => {
   return /[A-Za-z_]/.test(char) ? NAME_START : 0;
 });
 
-/** Also called with NaN, which means the end of the text. */
+/** True for a digit. False for NaN, which callers pass at the end of the text. */
 export const isDigit = (code: number): boolean => CLASSES[code] === DIGIT;
 export const isNameStart = (code: number): boolean => CLASSES[code] === NAME_START;
 export const isNamePart = (code: number): boolean => (CLASSES[code] ?? 0) > 0;

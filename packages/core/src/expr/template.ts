@@ -10,7 +10,7 @@ export interface Placeholder<Content> {
   content: Content;
 }
 
-/** Reads the placeholder that begins at `start`. Undefined if there is none. */
+/** Reads the placeholder that begins at `start`. Returns undefined if no placeholder begins there. */
 export type ReadPlaceholder<Content> = (
   text: string,
   start: number,
@@ -22,17 +22,17 @@ export function findPlaceholders<Content>(
   opener: string,
   read: ReadPlaceholder<Content>,
 ): Placeholder<Content>[] {
-  const found: Placeholder<Content>[] = [];
+  const placeholders: Placeholder<Content>[] = [];
   let at = text.indexOf(opener);
   while (at !== -1) {
     const placeholder = read(text, at);
-    if (placeholder !== undefined) found.push(placeholder);
+    if (placeholder !== undefined) placeholders.push(placeholder);
     at = text.indexOf(opener, placeholder?.end ?? at + 1);
   }
-  return found;
+  return placeholders;
 }
 
-// INVARIANT: the replacement of a placeholder is never scanned again.
+/** Replaces placeholders. INVARIANT: a replacement is never scanned for placeholders. */
 export function replaceEach<Content>(
   text: string,
   placeholders: readonly Placeholder<Content>[],
@@ -61,12 +61,12 @@ const readPathPlaceholder: ReadPlaceholder<readonly string[]> = (text, start) =>
   return text[at] === '}' ? { start, end: at + 1, content: path } : undefined;
 };
 
-/** Maximum text of one call: a placeholder is short, its value may be megabytes. */
+/** Maximum length of the values that one call inserts. A placeholder is short, but a value may have megabytes. */
 export const MAX_TEXT = 16 * 1024 * 1024;
 
 /**
- * Returns strings as they are and everything else as JSON. Undefined for values without a text (too
- * deep, too long).
+ * Returns a string unchanged and any other value as JSON. Undefined for a value that is too deep or too
+ * long for a text.
  */
 export function placeholderText(value: Json): string | undefined {
   if (typeof value === 'string') return value;
@@ -77,12 +77,12 @@ export function placeholderText(value: Json): string | undefined {
   }
 }
 
-/** A value with scanned texts. Undefined means that the value is left out. */
+/** Returns a value with filled placeholders. Undefined: the value is left out. */
 export type Blank<Source> = (source: Source) => Json | undefined;
 
 /**
- * Scans the strings of lists and objects at any depth, never keys. It ends below `MAX_DEPTH`, where
- * `tooDeep` decides about the rest.
+ * Scans the strings of lists and objects, never keys. For a value below `MAX_DEPTH` levels it calls
+ * `tooDeep` instead.
  */
 export function readBlank<Source>(
   value: Json,
@@ -110,12 +110,12 @@ export function readBlank<Source>(
 }
 
 /**
- * Fills `${path}` in hook inputs and directive text: strings at any depth of lists and objects, never
- * keys. Never fails. The result is new and may share parts with the context. A placeholder stays as
- * written if its value is missing, null or would make the text longer than 16 MiB.
+ * Fills `${path}` in hook inputs and directive text, in the strings of lists and objects, never in keys.
+ * Never fails. The result is new and may share parts with the context. A placeholder stays as written if
+ * its value is missing or null, or would make the text longer than 16 MiB.
  */
 export function fillTemplate(input: Json, context: Json): Json {
-  let room = MAX_TEXT;
+  let remaining = MAX_TEXT;
 
   function fillText(text: string): Json {
     const placeholders = findPlaceholders(text, '${', readPathPlaceholder);
@@ -131,12 +131,12 @@ export function fillTemplate(input: Json, context: Json): Json {
   }
 
   function textOf(path: readonly string[]): string | undefined {
-    const value = room > 0 ? readPath(context, path) : null;
+    const value = remaining > 0 ? readPath(context, path) : null;
     const text = value === null ? undefined : placeholderText(value);
     if (text === undefined) return undefined;
-    // Once the text is full it stays full, because further values would be serialised only to be refused.
-    room = text.length > room ? 0 : room - text.length;
-    return room > 0 ? text : undefined;
+    // A full text stays full, because further values would be serialized only to be refused.
+    remaining = text.length > remaining ? 0 : remaining - text.length;
+    return remaining > 0 ? text : undefined;
   }
 
   const blank = readBlank<null>(

@@ -1,6 +1,6 @@
-// Searches a text for another one in linear time. The engine's own search is faster on ordinary texts but
-// takes length times length on hostile ones: a 30 kB needle in a 4 MB text can occupy it for a minute. So it
-// gets the small cases, and Knuth-Morris-Pratt the large ones.
+// Searches a text for a part in linear time. The engine's own search is faster for ordinary texts, but can
+// take a minute for a hostile part of 30 kB in a text of 4 MB. Small cases use the engine, and large ones
+// use the algorithm of Knuth, Morris and Pratt.
 
 const SMALL = 1 << 20;
 

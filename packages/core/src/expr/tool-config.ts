@@ -1,6 +1,6 @@
-// Fills placeholders in configs of tools: `${NAME}` for the environment, `{name}` for the caller's
-// parameters. INVARIANT: only the authored text is ever scanned. A parameter with the text `${SECRET}`
-// stays that text, and a password with `{id}` stays that password.
+// Fills placeholders in configs of tools: `${NAME}` with a variable of the environment, `{name}` with a
+// parameter of the call. INVARIANT: a filled-in value is never scanned. A parameter with the text
+// `${SECRET}` stays that text, and a password with `{id}` stays that password.
 import {
   type Failure,
   fail,
@@ -32,7 +32,7 @@ interface Variable {
   fallback: string | typeof NESTED | undefined;
 }
 
-const NESTED = Symbol('a default that holds another placeholder');
+const NESTED = Symbol('a default that contains another placeholder');
 
 /** Reads a variable: `${NAME}` or `${NAME:-default}`. */
 const readVariable: ReadPlaceholder<Variable> = (text, start) => {
@@ -77,21 +77,21 @@ interface ConfigSources {
   required: ReadonlySet<string>;
 }
 
-/** Internal: the config cannot be filled, whatever its other parts are. */
+/** Thrown if the filled config would be too deep or too long. It never leaves this file. */
 class ConfigFault extends Error {}
 
 function tooDeep(): never {
   throw new ConfigFault(`nested deeper than ${MAX_DEPTH} levels`);
 }
 
-/** Reasons for a refused variable, in the order of their check. */
+/** Messages for refused variables. The first reason with a variable is reported. */
 const REFUSALS = {
-  nested: (names: string) => `the default of ${names} may not hold another \`\${…}\``,
+  nested: (names: string) => `the default of ${names} may not contain another \`\${…}\``,
   undeclared: (names: string) => `${names} is not listed in \`env\` of the tool`,
   unset: (names: string) => `${names} is not set; set it, or write \`\${NAME:-default}\``,
 };
 
-/** One filling: its sources, and its problems. */
+/** Sources and problems of one call that fills a config. */
 class Filling {
   readonly secrets = new Set<string>();
   readonly #sources: ConfigSources;
@@ -103,7 +103,7 @@ class Filling {
     this.#sources = sources;
   }
 
-  /** Undefined for a missing parameter, empty for a variable that may not be read. */
+  /** Returns undefined for a missing parameter, and an empty text for a variable that may not be read. */
   lookUp(content: Variable | string): Json | undefined {
     const { env, declared, parameters, required } = this.#sources;
     if (typeof content === 'string') {
@@ -162,10 +162,10 @@ const NOTHING = {
 };
 
 /**
- * Fills both kinds at once, in strings at any depth, never in keys. A string that is exactly one `{name}` keeps
- * the value's type. A missing optional parameter drops the key (in a list: the element; as the whole config:
- * null). Missing required ones are `invalid_input` with their names in `detail.missing`. Undeclared and unset
- * variables are `config_invalid` with theirs in `detail.variables`.
+ * Fills both kinds of placeholders in strings at any depth, never in keys. A string that is exactly one `{name}`
+ * becomes the parameter with its type. A missing optional parameter drops the key (in a list: the element; as the
+ * whole config: null). Fails with `invalid_input` and `detail.missing` for missing required parameters, and with
+ * `config_invalid` and `detail.variables` for undeclared or unset variables.
  */
 export const fillConfig = (config: Json, sources: ConfigSources): Outcome<FilledConfig> =>
   fill(config, 'both', sources);
@@ -199,15 +199,15 @@ function fill(config: Json, kind: PlaceholderKind, sources: ConfigSources): Outc
   }
 }
 
-/** Cache of scanned configs that are frozen, because the same tool is called many times. */
+/** Cache of scanned configs, because the same tool is called many times. Only a frozen config is cached. */
 const cache = new WeakMap<object, Blank<Filling>>();
 
 function blankOf(config: Json, kind: PlaceholderKind): Blank<Filling> {
-  const isKept = kind === 'both' && isObject(config) && isFrozenJson(config);
-  const before = isKept ? cache.get(config) : undefined;
-  if (before) return before;
+  const isCacheable = kind === 'both' && isObject(config) && isFrozenJson(config);
+  const cached = isCacheable ? cache.get(config) : undefined;
+  if (cached) return cached;
   const blank = readBlank<Filling>(config, (text) => readText(text, kind), tooDeep);
-  if (isKept) cache.set(config, blank);
+  if (isCacheable) cache.set(config, blank);
   return blank;
 }
 
@@ -243,7 +243,7 @@ function placesIn(text: string, kind: PlaceholderKind): FilledPlace[] {
     });
 }
 
-/** True for one parameter with only blanks around it. */
+/** True if the text is one parameter with only blanks around it. */
 function isExactly(text: string, [place, second]: readonly FilledPlace[]): boolean {
   if (place === undefined || second !== undefined || typeof place.content !== 'string')
     return false;

@@ -1,5 +1,5 @@
-// `expose`: how an item of any kind and form is offered to MCP clients in native mode. The reader of the
-// file reports problems.
+// Reads `expose`, which offers an item of any kind and form to MCP clients in native mode. The reader of
+// the item's file reports the problems.
 import { isObject, type Json, nearest, type Rule } from '../base/index.ts';
 import type { ItemKind } from './item-kinds.ts';
 
@@ -10,14 +10,14 @@ export interface Exposed {
   readonly mcp: Exposure;
   /** Name for clients. Absent: the last segment of the item's id. */
   readonly name?: string;
-  /** Address of a resource. `{variable}` in it is a parameter of the tool. */
+  /** Address of a resource. A `{variable}` is a parameter of the tool. Absent: the address follows from the id. */
   readonly uri?: string;
   readonly mime_type?: string;
 }
 
 interface ExposeProblem {
   readonly code: 'expose_invalid' | 'expose_unsupported';
-  /** Absent: the problem is about the whole value. */
+  /** Name of the invalid field. Absent: the problem is about the whole value. */
   readonly field?: string;
   readonly message: string;
   readonly hint?: string;
@@ -31,12 +31,12 @@ const OFFERED: Readonly<Record<ItemKind, readonly Exposure[]>> = {
 
 const NAME = /^[A-Za-z0-9_.-]{1,128}$/;
 const MIME_TYPE = /^[a-z0-9.+-]+\/[a-z0-9.+-]+$/;
-/** Schemes that the server itself answers. */
+/** Schemes whose addresses the MCP server itself serves. */
 const OWN_SCHEMES = ['thread:', 'directive:', 'knowledge:', 'skill:', 'result:'];
 const VARIABLE = /\{([A-Za-z_][A-Za-z0-9_]{0,63})\}/g;
 const MAX_URI = 1000;
 
-/** Returns the variables of an address, in order. Empty for a single resource. */
+/** Returns the variables of an address, in order. Empty for the address of a single resource. */
 export const uriVariables = (uri: string): string[] =>
   [...uri.matchAll(VARIABLE)].map(([, name = '']) => name);
 
@@ -50,9 +50,9 @@ function uriProblem(uri: string): Pick<ExposeProblem, 'message' | 'hint'> | unde
   const url = URL.parse(plain);
   if (!url) return { message: `\`${uri}\` is not an address`, hint };
   if (/\{[^}]*\}/.test(uri.split(':', 1)[0] ?? '') || OWN_SCHEMES.includes(url.protocol)) {
-    return { message: `\`${url.protocol}\` addresses belong to the server`, hint };
+    return { message: `the scheme \`${url.protocol}\` is reserved for the server`, hint };
   }
-  // Clients send addresses in their normal form, which the lookup uses.
+  // A client sends an address in its normal form, and the server looks up that form.
   if (url.href === plain) return undefined;
   return { message: `\`${uri}\` is not in its normal form`, hint: `write \`${url.href}\`` };
 }
@@ -62,7 +62,7 @@ function fieldProblems(kind: ItemKind, settings: Readonly<Record<string, Json>>)
   const problems: ExposeProblem[] = [];
   const { name, uri, mime_type, mcp } = settings;
   if (name !== undefined && !(typeof name === 'string' && NAME.test(name))) {
-    const message = 'the exposed `name` may hold letters, digits, `_`, `-` and `.`';
+    const message = 'the exposed `name` must consist of letters, digits, `_`, `-` and `.`';
     problems.push({ code, field: 'name', message });
   }
   if (mime_type !== undefined && !(typeof mime_type === 'string' && MIME_TYPE.test(mime_type))) {
@@ -77,7 +77,7 @@ function fieldProblems(kind: ItemKind, settings: Readonly<Record<string, Json>>)
     const wrong = uriProblem(uri);
     if (wrong) problems.push({ code, field: 'uri', ...wrong });
     else if (kind === 'knowledge' && uriVariables(uri).length > 0) {
-      problems.push({ code, field: 'uri', message: 'knowledge has one address: no variables' });
+      problems.push({ code, field: 'uri', message: 'the address of knowledge has no variables' });
     }
   } else if (uri !== undefined || kind === 'tool') {
     const hint = 'e.g. `uri: notes://list`';
@@ -96,7 +96,7 @@ export function exposeProblems(kind: ItemKind, settings: Json): ExposeProblem[] 
     code,
     field,
     message: `\`${field.slice(0, 100)}\` is not a surface for a ${kind}`,
-    hint: 'the one there is: `mcp`',
+    hint: 'the only surface is `mcp`',
   }));
   if (settings.mcp === undefined && problems.length > 0) return problems;
   const offered = OFFERED[kind];
@@ -116,10 +116,10 @@ export function exposeProblems(kind: ItemKind, settings: Json): ExposeProblem[] 
   return [...problems, ...fieldProblems(kind, settings)];
 }
 
-/** Returns undefined for an absent or invalid value. */
+/** Returns how an item is exposed. Undefined for an absent or invalid value. */
 export const readExposed = (kind: ItemKind, settings: Json | undefined): Exposed | undefined =>
   settings !== undefined && exposeProblems(kind, settings).length === 0
-    ? // Checked just now, field by field.
+    ? // `exposeProblems` has checked each field.
       (settings as unknown as Exposed)
     : undefined;
 

@@ -1,4 +1,4 @@
-// The words that every file about items shares. Closed sets: a new member must be thought through.
+// Defines the words that all files about items share. The sets are closed, because many files handle each member.
 
 export type ItemKind = 'directive' | 'tool' | 'knowledge';
 export type Source = 'project' | 'user' | 'installed' | 'bundle';
@@ -27,7 +27,7 @@ export interface ItemFacts {
   version: string;
 }
 
-/** Folder under a root and file extensions. New files get the first extension. */
+/** Folder under a root and file extensions of each kind. A new file gets the first extension. */
 export const PLACES: Readonly<Record<ItemKind, { folder: string; extensions: readonly string[] }>> =
   {
     directive: { folder: 'directives', extensions: ['.md'] },

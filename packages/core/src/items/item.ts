@@ -5,11 +5,12 @@ import type { ItemFacts, ItemKind, Source } from './item-kinds.ts';
 import type { Tool } from './tool/tool.ts';
 
 /**
- * - `bundle`: shipped with the package and as it was built
- * - `signed`: by a key that is trusted for it
- * - `unsigned`: no signature
- * - `changed`: not what was signed (or, in the bundle, not what was built)
- * - `untrusted`: by a key that is unknown, revoked, expired or out of its scope
+ * Result of the check of a signature.
+ * - `bundle`: the package contains the item, which has not changed since the build.
+ * - `signed`: a key that is trusted for this item signed it.
+ * - `unsigned`: the item has no signature.
+ * - `changed`: the item changed after it was signed (in the bundle: after the build).
+ * - `untrusted`: the key is not trusted, was revoked, has expired or may not sign this item.
  */
 export interface SignatureState {
   state: 'bundle' | 'signed' | 'unsigned' | 'changed' | 'untrusted';
@@ -19,8 +20,8 @@ export interface SignatureState {
 }
 
 /**
- * An item. Its parts are computed when they are first read. An item is immutable; a changed file gives a
- * new one.
+ * An item, which is immutable. Its parts are computed when they are first read. A changed file gives a
+ * new item.
  */
 export interface ItemBase extends Readonly<ItemFacts> {
   readonly id: string;
@@ -28,11 +29,11 @@ export interface ItemBase extends Readonly<ItemFacts> {
   /** Name of the installed bundle. Absent for other levels. */
   readonly package?: string;
   readonly file: string;
-  /** Judged at every read, because a key may have been revoked. */
+  /** State of the signature. It is computed at every read, because a key may have been revoked. */
   readonly signature: SignatureState;
-  /** Findings about the file alone. With an error the item cannot be used. */
+  /** Findings about the file alone. An item with an error cannot be used. */
   readonly diagnostics: readonly Diagnostic[];
-  /** Items with the same id that this one hides. */
+  /** Items with the same id that this item hides. */
   readonly shadows: readonly { source: Source; file: string }[];
   /** The file's text without its signature line. */
   readonly body: string;

@@ -1,5 +1,5 @@
-// Knowledge: Markdown with `title`, `category` and `tags` in front matter. `SKILL.md` files of other
-// tools use `name`; their other fields are ignored.
+// Reads knowledge: Markdown with `title`, `category` and `tags` in front matter. `SKILL.md` files of other
+// tools use `name`, and their other fields are ignored.
 import {
   anything,
   createLines,
@@ -45,7 +45,7 @@ const checkFields = record(
   { open: true },
 );
 
-/** Accepts `tags: a, b`, which people write too. */
+/** Returns a list of tags. Accepts `tags: a, b` too, as people often write it. */
 const asList = (value: unknown): string[] => {
   if (typeof value === 'string') return value.split(',').flatMap((tag) => tag.trim() || []);
   return Array.isArray(value) ? value.filter((tag) => typeof tag === 'string') : [];
@@ -61,7 +61,7 @@ const headingOf = (body: string): string =>
 const opening = (body: string): string =>
   /^(?![#>|\-*`<\s]|\d+\.)(.+)$/m.exec(body.slice(0, 4000))?.[1]?.trim() ?? '';
 
-/** Returns the facts of a knowledge file. The id supplies missing ones. Never throws. */
+/** Returns the facts of a knowledge file. The id supplies a missing title. Never throws. */
 export function knowledgeFacts(source: string, id: string): ItemFacts {
   const { yaml, rest } = splitFrontMatter(blankSignatureLine(source));
   const field = yamlFields(yaml, NAMES);
@@ -76,26 +76,26 @@ export function knowledgeFacts(source: string, id: string): ItemFacts {
   };
 }
 
-/** Returns how MCP clients see it in native mode. Never throws. */
+/** Returns how a knowledge file is exposed to MCP clients. Undefined if it is not. Never throws. */
 export function knowledgeExposed(source: string): Exposed | undefined {
   const { yaml } = splitFrontMatter(blankSignatureLine(source));
   return readExposed('knowledge', yamlFields(yaml, EXPOSE)('expose') as Json | undefined);
 }
 
-/** Returns the text without front matter, for readers. */
+/** Returns the text of a knowledge file without its front matter. */
 export const knowledgeText = (source: string): string => splitFrontMatter(source).rest;
 
 /**
- * Returns the problems of a knowledge file. Unknown fields are a warning, because the text is still knowledge.
+ * Returns the problems of a knowledge file. An unknown field is a warning, because the text is still usable.
  */
 export function checkKnowledge(content: string, file: string): Diagnostic[] {
   const source = blankSignatureLine(content);
   const { yaml, offset, isOpen } = splitFrontMatter(source);
   if (isOpen) {
     const message = 'the front matter that begins here is never closed';
-    const hint = 'write `---` on a line of its own after it';
-    const found = aboutFile(file, 'front_matter_unclosed', message, { hint });
-    return [{ ...found, text: createLines(source).line(1) }];
+    const hint = 'write `---` on its own line after the front matter';
+    const finding = aboutFile(file, 'front_matter_unclosed', message, { hint });
+    return [{ ...finding, text: createLines(source).line(1) }];
   }
   if (yaml === '') return [];
   const { value, place, diagnostics } = openYaml(yaml, file, offset);

@@ -1,5 +1,5 @@
-// The comment line with a signature, at the top of the file after a shebang. It repeats the whole signed
-// statement, so that nothing in it is unauthenticated and a report can tell what has changed.
+// Reads and writes the comment line with a signature at the top of a file, after a shebang. The line repeats
+// the whole signed statement, so that a report can name the parts of an item that have changed.
 import { extname } from 'node:path';
 import { fail, type Outcome, ok } from '../base/index.ts';
 import type { ItemStatement } from '../trust/index.ts';
@@ -10,9 +10,9 @@ export interface SignatureLine {
 }
 
 export interface SignedText {
-  /** The line's content; 'broken' if the runtime does not write such a line; undefined if there is none. */
+  /** Content of the line. `broken`: signing never writes such a line. Undefined: the text has no line. */
   line: SignatureLine | 'broken' | undefined;
-  /** The text without that line, which is hashed. */
+  /** The text without the line. A signature covers its hash. */
   body: string;
 }
 
@@ -28,10 +28,10 @@ const STYLES: Readonly<Record<string, CommentStyle>> = {
 
 const FIELDS = ['kind', 'id', 'version', 'sha256', 'rights', 'created', 'key'] as const;
 
-/** Returns the offset of the line: after a byte order mark and a shebang. */
+/** Returns the offset at which the line begins: after a byte order mark and a shebang. */
 const topOf = (text: string): number => /^\uFEFF?(?:#![^\n]*\n)?/.exec(text)?.[0].length ?? 0;
 
-/** Returns the span of the top line with its end, if it claims to be a signature, with any blanks. */
+/** Returns the span of the top line with its line end, if the line looks like a signature. Else undefined. */
 function signatureSpan(text: string): { from: number; to: number } | undefined {
   const from = topOf(text);
   const newline = text.indexOf('\n', from);
@@ -77,7 +77,7 @@ export function stripSignatureLine(text: string): string {
   return span ? text.slice(0, span.from) + text.slice(span.to) : text;
 }
 
-/** Replaces the signature line with blanks for a parser: offsets stay, and only signed text is parsed. */
+/** Replaces the signature line with blanks for a parser, so that offsets stay and only signed text is parsed. */
 export function blankSignatureLine(text: string): string {
   const span = signatureSpan(text);
   if (!span) return text;
@@ -85,11 +85,11 @@ export function blankSignatureLine(text: string): string {
   return text.slice(0, span.from) + line + text.slice(span.to);
 }
 
-/** True if a line of a text claims to be a signature. Content from a model must not. */
+/** True if a line of a text looks like a signature. Content from a model must not contain such a line. */
 export const hasSignatureLine = (text: string): boolean =>
   /^[^\S\r\n\u2028\u2029]*(?:#|<!--|\/\/)\s*kernmantle:signature\b/m.test(text);
 
-/** Replaces the signature of a text, or adds one. */
+/** Returns the text with this signature instead of an earlier one. Fails for a type of file without comments. */
 export function writeSignatureLine(
   text: string,
   { statement, signature }: SignatureLine,
@@ -101,7 +101,7 @@ export function writeSignatureLine(
   const body = stripSignatureLine(text);
   const pairs = FIELDS.map((field) => `${field}=${encodeURIComponent(statement[field])}`);
   const line = `${style[0]}${MARK} v1 ${pairs.join(' ')} sig=${signature}${style[1]}`;
-  if (line.length + 2 > MAX_LINE) return fail('invalid_input', 'the name is too long to be signed');
+  if (line.length + 2 > MAX_LINE) return fail('invalid_input', 'the id is too long to be signed');
   const top = topOf(body);
   const newline = /\r\n/.test(body.slice(0, 1000)) ? '\r\n' : '\n';
   return ok(body.slice(0, top) + line + newline + body.slice(top));

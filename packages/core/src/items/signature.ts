@@ -1,5 +1,5 @@
-// Judges signatures of items: what a statement covers, and what has changed if it does not match. `trust` owns
-// keys and statements. The package's own items count as signed by a list of digests, which the build writes.
+// Checks signatures of items: the parts of an item that a statement covers, and the parts that do not match. `trust`
+// manages keys and statements. Items of the package count as signed by a list of digests, which the build writes.
 import { createHash, randomUUID } from 'node:crypto';
 import { dirname, resolve } from 'node:path';
 import {
@@ -22,12 +22,12 @@ import type { Tool } from './tool/tool.ts';
 export const sha256Hex = (text: string | Uint8Array): string =>
   createHash('sha256').update(text).digest('hex');
 
-/** Hashes (sha256 in hex) by path relative to the bundle. */
+/** Hashes (SHA-256 in hex) of the bundle's files by their path relative to the bundle. */
 export type BundleDigests = Readonly<Record<string, string>>;
 
 const MAX_LIST_BYTES = 4 * 1024 * 1024;
 
-/** Returns the list of a bundle. Empty if there is none, so that no item counts as shipped. */
+/** Returns the digests of a bundle. Empty without a readable list, so that no item counts as built in. */
 export function readBundleDigests(root: string | undefined): BundleDigests {
   const read = readInside(root, 'digests.json', MAX_LIST_BYTES);
   const listed = jsonIn(read);
@@ -44,7 +44,7 @@ export function judgeBundled(digests: BundleDigests, path: string, text: string)
   }
   return listed === sha256Hex(text)
     ? { state: 'bundle' }
-    : { state: 'changed', reason: 'it is not what the package was built with' };
+    : { state: 'changed', reason: 'it has changed since the build of the package' };
 }
 
 export interface TrustPort {
@@ -53,7 +53,7 @@ export interface TrustPort {
 
 export const MAX_MODULE_BYTES = 8 * 1024 * 1024;
 
-/** Locations in the file are not part of the rights. */
+/** Drops locations in the file, which are not part of the rights. */
 const withoutPlaces = (key: string, value: unknown): unknown =>
   key === 'line' || key === 'column' ? undefined : value;
 
@@ -63,8 +63,8 @@ export const directiveRights = ({ permissions, hooks }: Directive): string =>
   digest(JSON.parse(JSON.stringify({ permissions: permissions ?? null, hooks }, withoutPlaces)));
 
 /**
- * Returns the rights of a tool: its requirements, executor, config and module. Without the module a
- * signed tool could get other code.
+ * Returns a digest of the rights of a tool: its requirements, executor, config and module. Without the
+ * module a signed tool could run other code.
  */
 export function toolRights(tool: Tool, file: string): string {
   const { requires, executor_id, config, actions } = tool;
@@ -73,13 +73,13 @@ export function toolRights(tool: Tool, file: string): string {
   return digest({ requires, executor: executor_id ?? null, config, actions: needs, module });
 }
 
-/** Returns the path of a tool's module, with or without `./`. Undefined if it names none. */
+/** Returns the absolute path of a tool's module. Undefined if the tool names no module. */
 export const moduleFile = (module: unknown, file: string): string | undefined =>
   typeof module === 'string' && module !== '' && !module.includes('\0')
     ? resolve(dirname(file), module)
     : undefined;
 
-/** An unreadable module gets a random digest, so that it never matches. */
+/** Returns null without a module. An unreadable module gets a random digest, so that it never matches. */
 function moduleDigest(module: unknown, file: string): string | null {
   const path = moduleFile(module, file);
   if (path === undefined) return null;
@@ -104,7 +104,7 @@ const DIFFERENCES: readonly [keyof Stated, string][] = [
   ['id', 'it was moved or renamed'],
   ['sha256', 'its text is different'],
   ['version', 'its version is different'],
-  ['rights', 'what it may do is different'],
+  ['rights', 'its rights are different'],
 ];
 
 const differences = (signed: Stated, now: Stated): string[] =>
@@ -112,10 +112,10 @@ const differences = (signed: Stated, now: Stated): string[] =>
     field === 'id' ? `${text} (was \`${signed.id}\`)` : text,
   );
 
-/** Cache of a text's digest and the key that its line matches. */
+/** Cache of the digest of each text and the key for which its line is valid. */
 const checked = new WeakMap<SignedText, { sha256: string; key: string }>();
 
-/** Returns the digest of a text whose line matches this key. Undefined if it does not. */
+/** Returns the digest of a text whose line has a valid signature of this key. Undefined for an invalid one. */
 function checkLine(text: SignedText, line: SignatureLine, key: string): string | undefined {
   const cached = checked.get(text);
   if (cached?.key === key) return cached.sha256;
@@ -130,14 +130,14 @@ export function signatureProblems(signature: SignatureState, file: string): Diag
   const { state, reason = '' } = signature;
   if (state === 'changed') {
     const hint = 'review it and sign it again';
-    return [aboutFile(file, 'signature_changed', `not what was signed: ${reason}`, { hint })];
+    return [aboutFile(file, 'signature_changed', `the signature is invalid: ${reason}`, { hint })];
   }
   if (state !== 'untrusted') return [];
-  const more = { severity: 'warning', hint: 'trust the key, or sign it yourself' } as const;
-  return [aboutFile(file, 'signature_untrusted', `signed, but not trusted: ${reason}`, more)];
+  const more = { severity: 'warning', hint: 'run `km trust add` or `km sign`' } as const;
+  return [aboutFile(file, 'signature_untrusted', `the signature is not trusted: ${reason}`, more)];
 }
 
-/** Compares a text with the statement of its line. Never throws; in doubt it is not `signed`. */
+/** Compares a text with the statement of its line. Never throws. In doubt the state is not `signed`. */
 export function judgeSignature(
   text: SignedText,
   subject: () => Subject,
@@ -155,10 +155,10 @@ export function judgeSignature(
   // The line is checked first, because only a valid statement can be compared with the file.
   const sha256 = checkLine(text, line, trusted.output.key);
   if (sha256 === undefined) {
-    return { state: 'changed', key, created, reason: 'the signature does not fit its own line' };
+    return { state: 'changed', key, created, reason: 'the signature does not match its line' };
   }
-  const found = differences(statement, { ...subject(), sha256 });
-  return found.length === 0
+  const changes = differences(statement, { ...subject(), sha256 });
+  return changes.length === 0
     ? { state: 'signed', key, created }
-    : { state: 'changed', key, created, reason: found.join(', ') };
+    : { state: 'changed', key, created, reason: changes.join(', ') };
 }

@@ -193,7 +193,7 @@ test.each<[string, JsonObject, string]>([
   ['fs.*', {}, 'name the missing one'],
   ['fs.wirte', OUT, 'did you mean `fs.write`'],
   ['fs.read', { path: '/etc/passwd' }, 'cannot be approved'],
-  ['git.push', {}, 'the policy leaves nothing of `git.push`'],
+  ['git.push', {}, 'the policy allows no scope of `git.push`'],
 ])('nobody is asked for `%s` %j', async (capability, scope, why) => {
   const made = await openStage(
     {

@@ -377,7 +377,7 @@ test.each([
     MODIFY + ONLY_DOCS,
     directiveText('made'),
     'permission_denied',
-    '`allow_categories` of `<directives>` in the directive does not name it',
+    '`allow_categories` of `<directives>` in the directive does not name the item',
   ],
   [
     'right, denied',

@@ -212,7 +212,7 @@ test('a user directive reads its own subtree in the registry and writes nothing'
   expect(page.threads).toHaveLength(2);
   expect(refusal.error.code).toBe('permission_denied');
   expect(JSON.stringify(refusal)).toContain('registry.write');
-  expect(JSON.stringify(refusal)).toContain('only signed core items hold it');
+  expect(JSON.stringify(refusal)).toContain('only signed core items have it');
 });
 
 const WRITES =
@@ -255,7 +255,7 @@ test('what a child declares beyond its parent’s scope is denied call by call',
   await run(made, 'lead');
   expect(existsSync(join(made.fixture.root, 'out/mine/a.txt'))).toBe(true);
   expect(existsSync(join(made.fixture.root, 'out/b.txt'))).toBe(false);
-  expect(lastSaid(made, 'part')).toContain('a child never holds more than its parent');
+  expect(lastSaid(made, 'part')).toContain('a child never has more than its parent');
 });
 
 test('a thread id is checked, and a taken one is refused', async () => {

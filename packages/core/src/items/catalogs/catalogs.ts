@@ -1,5 +1,5 @@
-// Catalogs: sources of more items. A search reads a cached index. A copy checks the signature first and
-// runs nothing. Catalogs are fetched only if a person requests an update.
+// Manages catalogs, which are sources of more items. A search reads a cached index. A copy checks the
+// signature first and runs nothing. Only a person's request for an update fetches a catalog.
 import { dirname, relative } from 'node:path';
 import {
   type Clock,
@@ -30,14 +30,14 @@ import {
   searchCatalogItems,
 } from './index-cache.ts';
 
-/** Refuses an item without a valid signature. It is not copied to the project or the user's folder. */
+/** Fails with `signature_invalid` for an item without a valid signature, which is never copied. */
 function checkSigned({ kind, id, signature }: Item): Outcome<null> {
   const { state, reason } = signature;
   if (state === 'signed' || state === 'bundle') return ok(null);
   const because = reason ? ` (${reason})` : '';
   const why = {
     unsigned: 'is not signed',
-    changed: `is not what was signed${because}`,
+    changed: `was changed after it was signed${because}`,
     untrusted: `is signed by a key that is not trusted${because}`,
   }[state];
   return fail('signature_invalid', `${kind} \`${id}\` ${why}, so it is not copied`, { state });
@@ -68,7 +68,7 @@ function moduleOf(item: Item, root: string, path: string): Outcome<Copies> {
   return to.ok ? ok([{ to: to.output, text: read.text }]) : to;
 }
 
-/** Copies an item to `root`, a folder like `.ai/`. Replaces no existing file and runs nothing. */
+/** Copies an item to `root`, a folder like `.ai/`, and returns the path. Replaces no file and runs nothing. */
 export function copyItem(item: Item, root: string): Outcome<string> {
   const signed = checkSigned(item);
   if (!signed.ok) return signed;
@@ -94,13 +94,13 @@ type CatalogLevel = 'project' | 'user';
 
 interface ListedCatalog extends CatalogEntry {
   level: CatalogLevel;
-  /** Time of the last update. Absent: never read. */
+  /** ISO time of the last update. Absent: the catalog was never read. */
   updated?: string;
   items?: number;
 }
 
 interface CatalogOptions {
-  /** Folder of the project. Its `.ai` has the settings and gets the copies. */
+  /** Folder of the project. Its `.ai` contains the settings and receives the copies. */
   project: string;
   home: string;
   trustStore: TrustPort;
@@ -120,32 +120,32 @@ function describe(item: Item, catalog: string): CatalogItem {
 }
 
 /**
- * Finds `id` or `catalog:id`. An id in several catalogs needs the catalog. A bare name means the one
- * item that ends in it, unless it is the whole id of an item.
+ * Finds `id` or `catalog:id`. Fails with `ambiguous` for an id in several catalogs. A bare name matches the
+ * whole id of an item or, without such an item, the last segment of an id.
  */
 function findIn(
   indexes: readonly CatalogIndex[],
   kind: ItemKind,
   id: string,
 ): Outcome<{ item: CatalogItem; index: CatalogIndex }> {
-  const [, wanted, bare] = /^(?:([a-z0-9][a-z0-9_-]*):)?(.*)$/s.exec(id) ?? [];
+  const [, catalog, bare] = /^(?:([a-z0-9][a-z0-9_-]*):)?(.*)$/s.exec(id) ?? [];
   const inCatalogs = (isMeant: (itsId: string) => boolean) =>
     indexes.flatMap((index) =>
       index.items
-        .filter((one) => one.kind === kind && (wanted ?? one.catalog) === one.catalog)
+        .filter((one) => one.kind === kind && (catalog ?? one.catalog) === one.catalog)
         .filter((one) => isMeant(one.id))
         .map((item) => ({ item, index })),
     );
   const exact = inCatalogs((itsId) => itsId === bare);
-  const found = exact.length > 0 ? exact : inCatalogs((itsId) => lastSegment(itsId) === bare);
-  const [first] = found;
+  const matches = exact.length > 0 ? exact : inCatalogs((itsId) => lastSegment(itsId) === bare);
+  const [first] = matches;
   if (first === undefined) {
-    const hint = 'what is new there is known after an update';
-    return fail('not_found', `no catalog holds a ${kind} \`${id}\`; ${hint}`);
+    const hint = 'run `km catalog update` to find new items';
+    return fail('not_found', `${kind} \`${id}\` not found in any catalog; ${hint}`);
   }
-  if (found.length === 1) return ok(first);
-  const candidates = found.map(({ item }) => `${item.catalog}:${item.id}`);
-  const message = `${kind} \`${id}\` means several items: ${candidates.join(', ')}`;
+  if (matches.length === 1) return ok(first);
+  const candidates = matches.map(({ item }) => `${item.catalog}:${item.id}`);
+  const message = `${kind} \`${id}\` matches several items: ${candidates.join(', ')}`;
   return fail('ambiguous', message, { candidates });
 }
 
@@ -154,11 +154,11 @@ function itemIn(
   kind: ItemKind,
   id: string,
 ): Outcome<Pick<CatalogItem, 'id' | 'catalog'>> {
-  const found = findIn(indexes, kind, id);
-  return found.ok ? ok(found.output.item) : found;
+  const match = findIn(indexes, kind, id);
+  return match.ok ? ok(match.output.item) : match;
 }
 
-/** Opens a library of only these folders. */
+/** Opens a library that contains only the items of these folders. */
 function openFolders(folders: readonly string[], { project, trustStore, clock }: CatalogOptions) {
   return createLibrary({
     roots: folders.map((dir) => ({ source: 'installed' as const, dir })),
@@ -170,7 +170,7 @@ function openFolders(folders: readonly string[], { project, trustStore, clock }:
   });
 }
 
-/** Copies the present item, which may be newer than the index. */
+/** Copies the present item, which may be newer than the item in the index. */
 async function copyFresh(
   { item, index }: { item: CatalogItem; index: CatalogIndex },
   root: string,
@@ -234,7 +234,7 @@ export function createCatalogs(options: CatalogOptions) {
 
   return {
     list,
-    /** Adds a catalog to the settings after reading it. An unreadable catalog is not added. */
+    /** Reads a catalog and adds it to the settings. An unreadable catalog is not added. */
     async add(entry: CatalogEntry, level: CatalogLevel = 'user') {
       const problem = entryProblem(entry);
       if (problem !== undefined) return fail('invalid_input', problem);
@@ -246,10 +246,10 @@ export function createCatalogs(options: CatalogOptions) {
       if (list().catalogs.some(({ name }) => name === entry.name)) {
         return fail('invalid_input', `catalog \`${entry.name}\` exists already`);
       }
-      const done = await read(entry, level);
-      if (!done.ok) return done;
+      const listed = await read(entry, level);
+      if (!listed.ok) return listed;
       const written = writeCatalogSettings(rootOf[level], [...settings.entries, entry]);
-      return written.ok ? done : written;
+      return written.ok ? listed : written;
     },
     remove(name: string): Outcome<null> {
       const level = list().catalogs.find((one) => one.name === name)?.level;
@@ -262,9 +262,9 @@ export function createCatalogs(options: CatalogOptions) {
       if (name !== undefined && chosen.length === 0) return unknown(name);
       const updated: ListedCatalog[] = [];
       for (const { level, updated: _, items: __, ...entry } of chosen) {
-        const done = await read(entry, level);
-        if (!done.ok) return done;
-        updated.push(done.output);
+        const listed = await read(entry, level);
+        if (!listed.ok) return listed;
+        updated.push(listed.output);
       }
       return ok(updated);
     },
@@ -281,10 +281,10 @@ export function createCatalogs(options: CatalogOptions) {
     },
     /** Returns the item for `id`, `catalog:id` or a bare name, with the id that `copy` accepts. */
     resolve: (kind: ItemKind, id: string) => itemIn(allItems(), kind, id),
-    /** Copies `id` or `catalog:id` to the project or the user's folder. */
+    /** Copies the item for `id` or `catalog:id` to the project or the user's folder. */
     async copy(kind: ItemKind, id: string, destination: CatalogLevel = 'project') {
-      const found = findIn(allItems(), kind, id);
-      return found.ok ? await copyFresh(found.output, rootOf[destination], options) : found;
+      const match = findIn(allItems(), kind, id);
+      return match.ok ? await copyFresh(match.output, rootOf[destination], options) : match;
     },
   };
 }

@@ -1,4 +1,4 @@
-// Fetches a catalog to a folder of this machine: a folder is used in place, a git repository is cloned,
+// Fetches a catalog to a folder of this machine. A folder is used in place, a git repository is cloned, and
 // npm unpacks packages. Hooks, filters, submodules and install scripts are off, so no fetched code runs.
 import { existsSync, mkdirSync, mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
@@ -41,8 +41,8 @@ const itemsIn = (folder: string): string =>
 async function replace(into: string, fill: (fresh: string) => Promise<Outcome<string>>) {
   const fresh = mkdtempSync(`${into}-`);
   try {
-    const done = await fill(fresh);
-    if (!done.ok) return done;
+    const filled = await fill(fresh);
+    if (!filled.ok) return filled;
     rmSync(into, { recursive: true, force: true });
     renameSync(fresh, into);
     return ok(into);
@@ -67,7 +67,7 @@ async function fetchGit(entry: CatalogEntry, cache: string, base: string, ports:
   return checkout.ok ? ok([itemsIn(checkout.output)]) : checkout;
 }
 
-/** Returns the packages of a catalog: the named one, or those with the keyword. */
+/** Returns the packages of a catalog: the named package, or the packages with the keyword. */
 async function packagesOf(
   entry: CatalogEntry,
   cwd: string,
@@ -75,9 +75,9 @@ async function packagesOf(
 ): Promise<Outcome<string[]>> {
   if (entry.location !== '') return ok([entry.location]);
   const args = ['search', '--json', `--searchlimit=${MAX_PACKAGES}`, `keywords:${BUNDLE_KEYWORD}`];
-  const found = await run('npm', args, { cwd, env, timeoutMs: TIMEOUT_MS });
-  if (!found.ok) return found;
-  const listed = jsonIn({ text: found.output });
+  const listing = await run('npm', args, { cwd, env, timeoutMs: TIMEOUT_MS });
+  if (!listing.ok) return listing;
+  const listed = jsonIn({ text: listing.output });
   const names = (Array.isArray(listed) ? listed : []).flatMap((one) => {
     const [name, version] = [getOwn(one, 'name'), getOwn(one, 'version')];
     return typeof name === 'string' && typeof version === 'string' ? [`${name}@${version}`] : [];
@@ -90,7 +90,7 @@ async function fetchNpm(entry: CatalogEntry, cache: string, ports: FetchPorts) {
   if (!packages.ok || packages.output.length === 0) return packages;
   const { env } = ports;
   const installed = await replace(join(cache, 'packages'), (fresh) => {
-    // With its own manifest npm does not search the parent folders.
+    // The manifest keeps npm from a search of the parent folders.
     writeFileSync(join(fresh, 'package.json'), '{"private":true}\n');
     const args = [...INSTALL, '--', ...packages.output];
     return ports.run('npm', args, { cwd: fresh, env, timeoutMs: TIMEOUT_MS });
@@ -102,12 +102,12 @@ async function fetchNpm(entry: CatalogEntry, cache: string, ports: FetchPorts) {
   );
   return folders.length > 0
     ? ok(folders)
-    : fail('invalid_item', `no package of it carries the keyword \`${BUNDLE_KEYWORD}\` and items`);
+    : fail('invalid_item', `no package has the keyword \`${BUNDLE_KEYWORD}\` and items`);
 }
 
 /**
- * Returns folders with the layout of `.ai/`. `cache` is the catalog's own folder; relative paths start
- * at `base`.
+ * Fetches a catalog and returns folders with the layout of `.ai/`. `cache` is the catalog's own folder.
+ * Relative paths start at `base`.
  */
 export async function fetchCatalog(
   entry: CatalogEntry,
@@ -131,7 +131,7 @@ export async function fetchCatalog(
   }
 }
 
-/** `git` and `npm` get a list of arguments, never a shell. Their process group ends with the call. */
+/** Options of a run of `git` or `npm`, which never uses a shell. The process group ends with the call. */
 interface CommandOptions {
   cwd: string;
   env: Readonly<Record<string, string | undefined>>;
@@ -139,7 +139,7 @@ interface CommandOptions {
   signal?: AbortSignal | undefined;
 }
 
-/** Returns the output of the program. */
+/** Runs a program and returns its output. Fails with `tool_failed` for an exit code other than 0. */
 type RunCommand = (
   command: string,
   args: readonly string[],

@@ -1,4 +1,4 @@
-// The content of a catalog when it was last read: one JSON file per catalog in the user's folder.
+// Caches the content of each catalog from its last read, as one JSON file in the user's folder.
 import { join } from 'node:path';
 import { isObject, type Outcome } from '../../base/index.ts';
 import type { CatalogEntry } from '../data/catalog-settings.ts';
@@ -28,8 +28,8 @@ const MAX_INDEX_BYTES = 32 * 1024 * 1024;
 
 export function createCatalogIndexes(project: string, home: string) {
   /**
-   * Returns the cache folder of a catalog. Its name depends on the location, so a moved catalog does not
-   * return its old items.
+   * Returns the cache folder of a catalog. The name depends on the location, so that a catalog with a new
+   * location does not return its old items.
    */
   function cacheOf({ name, type, location, ref = '' }: CatalogEntry): string {
     const key = sha256Hex(JSON.stringify([type, location, ref, project])).slice(0, 12);
@@ -48,7 +48,7 @@ export function createCatalogIndexes(project: string, home: string) {
   };
 }
 
-/** Searches by name, description and category, with the ranking of the library. */
+/** Searches items by name, description and category, and ranks them as the library does. */
 export function searchCatalogItems(
   items: readonly CatalogItem[],
   text: string,

@@ -1,6 +1,6 @@
-// Bundles installed with npm: dependencies of the project (or of the user's folder) with the keyword.
-// Only names in `package.json` count, so a dependency of a dependency cannot add tools. Reads two small
-// files per dependency and runs nothing.
+// Finds bundles that npm installed: dependencies of the project (or of the user's folder) with the keyword.
+// Only names in `package.json` count, so that a dependency of a dependency cannot add tools. The search
+// reads two small files per dependency and runs nothing.
 import { isDeepStrictEqual } from 'node:util';
 import { type Clock, getOwn, isObject, type Json, listAt } from '../../base/index.ts';
 import { canWatch } from '../files/folder-watch.ts';
@@ -40,7 +40,7 @@ function dependenciesOf(folder: string): string[] {
   return [...unique].sort().slice(0, MAX_PACKAGES);
 }
 
-/** Returns installed bundles of these folders, nearest first, by name. */
+/** Returns the installed bundles of these folders, the nearest first. A name occurs once. */
 function installedBundles(folders: readonly string[], looked: Set<string>): Root[] {
   const roots = new Map<string, Root>();
   for (const folder of folders) {
@@ -55,8 +55,8 @@ function installedBundles(folders: readonly string[], looked: Set<string>): Root
 }
 
 /**
- * Returns a function with every root in the order of look-up: project, user, installed bundles, the
- * built-in bundle. It returns the same list, without reading a file, until a file that decides changes.
+ * Returns a function that lists every root in the order of look-up: project, user, installed bundles, the
+ * built-in bundle. It returns the same list, without reading a file, until a relevant file changes.
  */
 export function createItemRoots(
   project: string,
@@ -71,18 +71,18 @@ export function createItemRoots(
   return () => {
     if (imprint?.isCurrent()) return roots;
     const isLocal = folders.every((folder) => !isFolder(folder) || canWatch(folder));
-    // The imprint is taken before the files are read. It counts if their content then is unchanged.
+    // The imprint is taken before the files are read. It is used only if the read finds no change.
     const before = isLocal ? takeImprint(looked, clock.now()) : undefined;
     const paths = new Set<string>();
-    const found: Root[] = [
+    const present: Root[] = [
       { source: 'project', dir: `${project}/.ai` },
       { source: 'user', dir: home },
       ...installedBundles(folders, paths),
       { source: 'bundle', dir: bundle },
     ];
-    const isSame = isDeepStrictEqual([roots, looked], [found, paths]);
+    const isSame = isDeepStrictEqual([roots, looked], [present, paths]);
     imprint = isSame ? before : undefined;
-    if (!isSame) [roots, looked] = [found, paths];
+    if (!isSame) [roots, looked] = [present, paths];
     return roots;
   };
 }

@@ -1,5 +1,5 @@
-// The catalog of capabilities from the data files. An invalid declaration of a project is reported and
-// left out. It never affects the bundle's part.
+// Reads the catalog of capabilities from the data files. An invalid declaration of a project is reported
+// and left out. It never affects the declarations of the bundle.
 import type { Diagnostic } from '../../base/index.ts';
 import {
   type CapabilityCatalog,
@@ -57,7 +57,7 @@ function readCatalog(data: DataFile): CatalogData {
   }
 }
 
-/** Caches the catalog, because every call reads it. The same files give the same catalog. */
+/** Returns a reader that caches the catalog until a file changes, because every call reads it. */
 export function createCatalogReader(): (data: DataFile) => CatalogData {
   let cached: { layers: DataFile['layers']; made: CatalogData } | undefined;
   return (data) => {

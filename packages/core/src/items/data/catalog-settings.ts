@@ -1,5 +1,5 @@
-// `.ai/config/catalogs.yaml`: the list of catalogs. A project may list catalogs, but nothing is fetched
-// until a person requests it.
+// Reads and writes `.ai/config/catalogs.yaml`, the list of catalogs. A project may list catalogs, but no
+// catalog is fetched until a person requests it.
 import {
   asJson,
   compact,
@@ -28,12 +28,12 @@ export interface CatalogEntry {
   type: CatalogType;
   /** A path, an address or a package name. Empty for npm: every package with the keyword. */
   location: string;
-  /** Branch or tag of a git repository. */
+  /** Branch or tag of a git repository. Absent: its default branch. */
   ref?: string;
 }
 
 const NAME = /^[a-z0-9][a-z0-9_-]{0,63}$/;
-/** Valid locations. Options (`-x`) and helpers that run commands (`ext::sh`) are refused. */
+/** Forms of valid locations. Options (`-x`) and helpers that run commands (`ext::sh`) are refused. */
 const LOCATIONS: Readonly<Record<CatalogType, readonly [form: RegExp, what: string]>> = {
   folder: [/^[^-\0][^\0]{0,1000}$/, 'the path of a folder'],
   git: [
@@ -103,18 +103,18 @@ export function entryProblem(entry: CatalogEntry): string | undefined {
 
 const block = (entry: CatalogEntry): string => formatYaml([{ ...entry }]).replace(/^(?=.)/gm, '  ');
 
-/** Returns the settings with other entries. Comments are kept if an entry is only added at the end. */
+/** Writes other entries to the settings. Comments stay if an entry is only added at the end. */
 export function writeCatalogSettings(
   root: string,
   entries: readonly CatalogEntry[],
 ): Outcome<null> {
   const read = readInside(realOf(root), PATH);
   const before = read && 'text' in read ? read.text : '';
-  const wanted = { catalogs: entries.map((one) => asJson(one)) };
+  const settings = { catalogs: entries.map((one) => asJson(one)) };
   const last = entries.at(-1);
   const appended = last ? `${before.trimEnd()}\n${block(last)}` : '';
   const parsed = parseYaml(appended);
   const isFit =
-    parsed.problems.length === 0 && isObject(parsed.value) && jsonEqual(parsed.value, wanted);
-  return putFile(`${root}/${PATH}`, isFit ? appended : formatYaml(wanted), false);
+    parsed.problems.length === 0 && isObject(parsed.value) && jsonEqual(parsed.value, settings);
+  return putFile(`${root}/${PATH}`, isFit ? appended : formatYaml(settings), false);
 }

@@ -1,5 +1,5 @@
-// Data files: `.ai/config/{pricing,models,capabilities,limits}.yaml` of the bundle, the user and the
-// project, merged in that order. Invalid parts of a file are reported and left out.
+// Reads the data files `.ai/config/{pricing,models,capabilities,limits}.yaml` of the bundle, the user and
+// the project, and merges them in that order. Invalid parts of a file are reported and left out.
 import { readdirSync } from 'node:fs';
 import {
   type Diagnostic,
@@ -18,7 +18,7 @@ export interface DataLayer {
   source: Source;
   file: string;
   value: JsonObject;
-  /** True for capabilities as a list of names. Built-in names among them are no declarations. */
+  /** True for capabilities as a list of names. A built-in name in the list is not a declaration. */
   isNameList: boolean;
 }
 
@@ -29,16 +29,16 @@ export interface DataFile {
   diagnostics: readonly Diagnostic[];
 }
 
-/** A price list of all existing models is smaller. */
+/** Maximum size of a file. A price list of all existing models is smaller. */
 const MAX_DATA_BYTES = 2 * 1024 * 1024;
-/** Installed bundles contribute items, never prices or capabilities. */
+/** Levels with data files, the weakest first. Installed bundles contribute items, never data. */
 const LEVELS: readonly Source[] = ['bundle', 'user', 'project'];
 
 interface Parsed extends Pick<DataLayer, 'value' | 'isNameList'> {
   diagnostics: Diagnostic[];
 }
 
-/** Converts a list of names under `capabilities`, which shares one description. */
+/** Converts a list of names under `capabilities` to entries. All of them get the description of the file. */
 function nameCapabilities(value: JsonObject): JsonObject {
   const listed = getOwn(value, 'capabilities');
   if (!Array.isArray(listed)) return isObject(listed) ? { capabilities: listed } : {};
@@ -81,13 +81,13 @@ function capabilityFiles(real: string): string[] {
   }
 }
 
-/** INVARIANT: every returned row always has the prices to charge a request. */
+/** Removes and reports incomplete prices. INVARIANT: a row that stays always has the prices of a request. */
 function dropUnpriced(value: JsonObject, layers: readonly DataLayer[], into: Diagnostic[]): void {
   const rows = { ...(value.models as JsonObject | undefined) };
   for (const model of unpricedModels(value)) {
     const file = layers.findLast((layer) => getOwn(layer.value.models, model) !== undefined)?.file;
     const message = `the price of \`${model}\` needs \`input_per_million\` and \`output_per_million\``;
-    const hint = 'or write `free: true`';
+    const hint = 'add both, or write `free: true`';
     into.push(aboutFile(file ?? '', 'price_incomplete', message, { hint }));
     delete rows[model];
   }
@@ -95,8 +95,8 @@ function dropUnpriced(value: JsonObject, layers: readonly DataLayer[], into: Dia
 }
 
 /**
- * Removes the currency and the known rates from a project's prices, because the user or the bundle
- * decides about them.
+ * Removes the currency and existing rates from a project's prices, because the user or the bundle sets
+ * them.
  */
 function inCurrency(own: JsonObject, others: JsonObject): JsonObject {
   const { currency, rates, ...rest } = own;
@@ -116,7 +116,7 @@ interface ReadLayer {
   problems: readonly Diagnostic[];
 }
 
-/** Creates a reader of the present files. The same text is parsed once. */
+/** Returns a reader of the present files. It parses the same text only once. */
 export function createDataReader() {
   const parsed = new Map<string, { text: string; result: Parsed }>();
 
@@ -149,14 +149,14 @@ export function createDataReader() {
   }
 
   return (name: DataName, roots: readonly { root: Root; real: string | undefined }[]): DataFile => {
-    const found = LEVELS.flatMap((level) =>
+    const read = LEVELS.flatMap((level) =>
       roots.flatMap(({ root, real }) => {
         if (root.source !== level || real === undefined) return [];
         return level === 'bundle' ? shippedOf(name, root, real) : readLevel(name, root, real);
       }),
     );
-    const layers = found.map(({ layer }) => layer);
-    const diagnostics = found.flatMap(({ problems }) => problems);
+    const layers = read.map(({ layer }) => layer);
+    const diagnostics = read.flatMap(({ problems }) => problems);
     const isOwn = (source: Source) => name === 'pricing' && source === 'project';
     const value = layers.reduce<JsonObject>(
       (merged, { source, value: own }) =>

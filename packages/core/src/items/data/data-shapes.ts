@@ -1,5 +1,5 @@
-// The shapes of the data files. Other folders read more fields than are checked here, so an unknown
-// field is a warning. A value of the wrong type is an error and is left out.
+// Defines the shapes of the data files. Other folders read more fields than these shapes check, so an
+// unknown field is a warning. A value of the wrong type is an error and is left out.
 import {
   flag,
   getOwn,
@@ -21,11 +21,11 @@ import {
 export type DataName = 'pricing' | 'models' | 'capabilities' | 'limits';
 export const DATA_NAMES: readonly DataName[] = ['pricing', 'models', 'capabilities', 'limits'];
 
-/** Checks known fields and keeps the valid ones. Unknown fields are kept with a warning. */
+/** Returns a rule that drops invalid values of these fields. Other fields stay, with a warning. */
 const open = (fields: Readonly<Record<string, Rule<Json>>>): Rule<JsonObject> =>
   record(fields, { open: true }) as Rule<JsonObject>;
 
-/** Money and rates: a number or a decimal text, never below zero. */
+/** Reads money or a rate: a number or a decimal text, never below zero. */
 const amount: Rule<Json> = (value, place) => {
   const isDecimal = typeof value === 'string' && /^\d{1,12}(\.\d{1,12})?$/.test(value);
   const isNumber = typeof value === 'number' && value >= 0 && value < 1e12;
@@ -98,7 +98,7 @@ const limits = open({
   }),
 });
 
-/** The catalog of capabilities checks the entries. Only the shape around them is checked here. */
+/** Checks only the shape around the entries. The catalog of capabilities checks the entries. */
 const capabilities: Rule<JsonObject> = open({
   capabilities: (value, place) =>
     Array.isArray(value) ? texts(value, place) : mapping(value, place),
@@ -116,7 +116,7 @@ export const DATA_SHAPES: Readonly<Record<DataName, Rule<JsonObject>>> = {
   limits,
 };
 
-/** Returns models whose merged row lacks a price. Their cost would be too low. */
+/** Returns the models whose merged row lacks a price, because the cost of a request would be too low. */
 export function unpricedModels(pricing: JsonObject): string[] {
   const rows = isObject(pricing.models) ? pricing.models : {};
   const has = (row: Json, field: string): boolean => getOwn(row, field) !== undefined;

@@ -1,6 +1,6 @@
-// `.ai/config/project.yaml`: the project's id in a store that machines share. The id is random and
-// belongs into version control, so that every checkout is the same project. `placement` says whether its
-// files are the same everywhere.
+// Reads and writes `.ai/config/project.yaml`, which contains the project's id in a store that machines
+// share. The id is random and belongs into version control, so that every checkout is the same project.
+// `placement` tells whether the files of the project are the same on every machine.
 import {
   type Diagnostic,
   fail,
@@ -20,7 +20,7 @@ const ID = /^prj_[a-z0-9]{16,40}$/;
 
 const fields = record(
   {
-    id: textLike(ID, 'an id such as `prj_` and 24 letters or digits', 'leave it to `init`'),
+    id: textLike(ID, 'an id such as `prj_` and 24 letters or digits', '`km init` writes it'),
     placement: oneOf(['any', 'sticky']),
   },
   { required: ['id'] },
@@ -29,7 +29,7 @@ const fields = record(
 interface ProjectFile {
   /** Absent: the file does not exist or is unreadable. */
   id?: string;
-  /** True if each worker has its own checkout: a thread continues on the machine where it began. */
+  /** True if each worker has its own checkout, so that a thread continues on the machine where it began. */
   isSticky: boolean;
   diagnostics: Diagnostic[];
   file: string;
@@ -52,8 +52,8 @@ export function readProjectFile(root: string): ProjectFile {
 }
 
 /**
- * Returns the id of the project file, or writes a new one. Fails with the first problem of a file that
- * is not valid and leaves it unchanged.
+ * Returns the id in the project file, or writes a new id. Fails with `config_invalid` for an invalid file,
+ * which stays unchanged.
  */
 export function giveProjectId(
   root: string,
@@ -65,7 +65,7 @@ export function giveProjectId(
   if (wrong) return fail('config_invalid', `\`${file}\`: ${wrong.message}`);
   const id = `prj_${Buffer.from(random(12)).toString('hex')}`;
   const about =
-    '# What this project is called in a store that machines share. Keep it with the project.\n';
+    '# The id of this project in a store that machines share. Keep it with the project.\n';
   const written = putFile(file, `${about}${formatYaml({ id })}`, true);
   return written.ok ? ok({ id, isNew: true }) : written;
 }

@@ -22,7 +22,7 @@ const REPORTED = ['permission_invalid', 'glob_invalid', 'attribute_unknown', 'at
 const isAbsolute = (path: string): boolean => /^(?:[/\\~]|[A-Za-z]:[\\/])/.test(path);
 const isPattern = (id: string): boolean => /[*?]/.test(id);
 
-/** `search` and `help` need no permission. */
+/** True for `search` and `help`, which need no permission. */
 const isOpenToAll = ({ verb, resource, action }: Permission): boolean =>
   verb === 'execute' && KERNEL.includes(resource) && (action === 'search' || action === 'help');
 
@@ -46,7 +46,7 @@ function systemOnly(
   return system && `\`${system.capability}\` is for signed core items only`;
 }
 
-/** Checks each entry alone, so that a problem points at its line. */
+/** Checks each entry alone, so that a problem points at its line. Returns the grants of all entries. */
 function checkEntries(
   permissions: Permissions,
   world: DirectiveWorld,
@@ -54,8 +54,8 @@ function checkEntries(
   isReported: (permission: Permission) => boolean,
 ): Grant[] {
   const resolve = (bare: string): Outcome<string> => {
-    const found = world.tool(bare);
-    return found.ok ? ok(found.output.id) : found;
+    const tool = world.tool(bare);
+    return tool.ok ? ok(tool.output.id) : tool;
   };
   const { entries: _, ...rest } = permissions;
   const grantList = [
@@ -88,7 +88,7 @@ function checkEntries(
       const hint =
         permission.resource === 'filesystem'
           ? 'use a path relative to the project, e.g. `path="src/**"`'
-          : 'remove the line, or call a tool of the bundle that does this for you';
+          : 'remove the line, or call a tool of the bundle instead';
       const message = `${reason}, which ${world.source} items may not have`;
       findings.error('system_only', place, message, hint);
     }
@@ -106,20 +106,20 @@ function checkEntries(
   // Entries that are valid alone can conflict with each other.
   const whole = grantsFromPermissions(permissions, world.catalog, resolve);
   for (const { permission, code, message } of whole.problems) {
-    const isSeen = wrong.has(permission) || isReported(permission) || isOpenToAll(permission);
-    const isTold = isSeen || permission.line === undefined;
-    if (!isTold) findings.error(code, placeOf(permission), message);
+    const isChecked = wrong.has(permission) || isReported(permission) || isOpenToAll(permission);
+    const isSkipped = isChecked || permission.line === undefined;
+    if (!isSkipped) findings.error(code, placeOf(permission), message);
   }
   return grantList;
 }
 
-/** A full id is granted as written, also if the tool does not exist. */
+/** Warns about an id without a tool. A full id is granted as written, also if the tool does not exist. */
 function checkToolId(permission: Permission, world: DirectiveWorld, findings: Findings): void {
   const { id = '' } = permission;
   if (!isToolEntry(permission)) return;
   if (isPattern(id)) {
     if (toolsOf(permission, world).length > 0) return;
-    const message = `no tool fits ${quoted(id)}, so this line grants nothing now`;
+    const message = `no tool matches ${quoted(id)}, so this line grants nothing now`;
     return findings.warning('tool_unknown', placeOf(permission), message);
   }
   if (!id.includes('/') || world.tool(id).ok) return;
@@ -128,11 +128,11 @@ function checkToolId(permission: Permission, world: DirectiveWorld, findings: Fi
   findings.warning('tool_unknown', placeOf(permission), message, hint);
 }
 
-/** Returns the tools that an entry names, by id or by pattern. */
+/** Returns the tools that an entry names by their id or by a pattern. */
 function toolsOf({ id = '' }: Permission, world: DirectiveWorld): NamedTool[] {
   const find = (name: string) => {
-    const found = world.tool(name);
-    return found.ok ? [found.output] : [];
+    const tool = world.tool(name);
+    return tool.ok ? [tool.output] : [];
   };
   if (!isPattern(id)) return find(id);
   const last = (full: string) => full.slice(full.lastIndexOf('/') + 1);
@@ -141,7 +141,7 @@ function toolsOf({ id = '' }: Permission, world: DirectiveWorld): NamedTool[] {
     .flatMap(find);
 }
 
-/** Returns the lines to add, or another remedy for a need that no line grants. */
+/** Returns the lines that grant these needs, or another remedy if no line can grant them. */
 function remedy(needs: readonly Need[], form: Form, catalog: CapabilityCatalog): string {
   const names = [...new Set(needs.map(({ capability }) => capability))];
   const system = names.filter((capability) => catalog.isSystem(capability));
@@ -160,7 +160,7 @@ const listed = (names: readonly string[]): string => {
 };
 const list = (names: readonly string[]): string => listed(names.map((name) => `\`${name}\``));
 
-/** Returns the needs of a tool that are known before a call. */
+/** Returns the needs of a tool that do not depend on a call. */
 const needsOf = ({ requires, endpoint }: NamedTool): Need[] =>
   requires.map(normalizeCapability).map((capability) => {
     const isFixed = capability === 'net.http' && endpoint !== undefined;

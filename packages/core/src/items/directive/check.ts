@@ -1,5 +1,5 @@
-// Checks a directive among the other items: missing hooks, tools whose needs it does not grant, and
-// rights that an item of its level may not have.
+// Checks a directive together with the other items. It reports missing hooks, tools whose needs the
+// directive does not grant, and rights that an item of its level may not have.
 import { type Diagnostic, didYouMean, ok } from '../../base/index.ts';
 import {
   type Compared,
@@ -17,25 +17,25 @@ import { hookProblems } from './hooks.ts';
 function checkHooks(directive: Directive, world: DirectiveWorld, findings: Findings): void {
   const grantsOf = ({ permissions = { entries: [] } }: Directive) =>
     grantsFromPermissions(permissions, world.catalog, (name) => {
-      const found = world.tool(name);
-      return found.ok ? ok(found.output.id) : found;
+      const tool = world.tool(name);
+      return tool.ok ? ok(tool.output.id) : tool;
     }).grants;
   directive.hooks.forEach((hook, index) => {
     const { directive: name } = hook;
     if (name === '') return;
     const place = directive.places.at(`hooks.${index}.directive`);
-    const found = name === directive.name ? directive : world.directive(name);
-    if (!found) {
+    const hookDirective = name === directive.name ? directive : world.directive(name);
+    if (!hookDirective) {
       const ambiguous = world.ambiguous?.(name);
       if (ambiguous !== undefined) {
         const hint = 'write the id of one of them';
         return findings.error('hook_directive_ambiguous', place, ambiguous, hint);
       }
-      const message = `this hook runs directive \`${name}\`, which does not exist`;
+      const message = `directive \`${name}\` of this hook not found`;
       const hint = didYouMean(name, world.directiveNames());
       return findings.error('hook_directive_unknown', place, message, hint);
     }
-    const target = resolveExtends(found, (below) => world.directive(below));
+    const target = resolveExtends(hookDirective, (below) => world.directive(below));
     const { missing } = missingAtStart(grantsOf(target), grantsOf(directive), world.catalog);
     const lacking = target.hooks.length > 0 ? [] : missing;
     for (const { code, message, hint } of hookProblems(hook, target, lacking)) {
@@ -44,7 +44,7 @@ function checkHooks(directive: Directive, world: DirectiveWorld, findings: Findi
   });
 }
 
-/** Limits that are never exceeded. For the others a reply may cost more than was reserved. */
+/** Limits that are never exceeded. For any other limit a reply may cost more than its reservation. */
 const EXACT = ['turns', 'tool_calls', 'spawns'] as const;
 const TURNED: Readonly<Record<string, string>> = { '<': '>', '>': '<', '<=': '>=', '>=': '<=' };
 
@@ -56,7 +56,7 @@ function settled(operator: string, value: number, most: number): 'always' | 'nev
   return operator === '<=' && value >= most ? 'always' : undefined;
 }
 
-/** Reports a comparison of used and allowed amounts that has only one possible result. */
+/** Returns why a comparison of used and allowed amounts has only one possible result. Else undefined. */
 function checkComparison(
   { left, operator, right }: Compared,
   limits: Directive['limits'],
@@ -88,7 +88,7 @@ function checkConditions({ hooks, limits, places }: Directive, findings: Finding
       const message = checkComparison(compared, limits);
       if (message === undefined) continue;
       const hint =
-        'a limit that is reached is `event.name == "limit"`; before that, compare with less';
+        'use `event.name == "limit"` for a reached limit, or compare with a smaller number';
       findings.warning('condition_settled', places.at(`hooks.${index}.when`), message, hint);
     }
   });
@@ -98,13 +98,13 @@ function checkRelationships(directive: Directive, world: DirectiveWorld, finding
   directive.relationships.requires.forEach((name, index) => {
     if (world.directive(name) || world.tool(name).ok) return;
     const place = directive.places.at(`requires.${index}`);
-    const message = `this directive requires \`${name}\`, which does not exist`;
+    const message = `required directive or tool \`${name}\` not found`;
     const hint = didYouMean(name, world.directiveNames());
     findings.error('requires_unknown', place, message, hint);
   });
 }
 
-/** A missing tool is a warning, because it may be added later. Until then a run that expects its call fails. */
+/** Warns about a missing tool, which may be added later. Until then a run that expects its call fails. */
 function checkExpected(directive: Directive, world: DirectiveWorld, findings: Findings): void {
   directive.expect.forEach(({ tool, succeeds }, index) => {
     if (world.tool(tool).ok) return;
@@ -115,7 +115,7 @@ function checkExpected(directive: Directive, world: DirectiveWorld, findings: Fi
   });
 }
 
-/** Checks paths of a title whose inputs may come from extended directives. */
+/** Checks the paths of a title if its inputs may come from extended directives. */
 function checkTitle(directive: Directive, world: DirectiveWorld, findings: Findings): void {
   if (directive.title === undefined || directive.relationships.extends.length === 0) return;
   const { inputs } = resolveExtends(directive, (name) => world.directive(name));
@@ -129,7 +129,7 @@ function checkTitle(directive: Directive, world: DirectiveWorld, findings: Findi
 }
 
 /**
- * A missing directive is a warning, because it may be added later. Until then the list does not match by it.
+ * Warns about a missing directive, which may be added later. Until then its name matches no directive.
  */
 function checkLists(directive: Directive, world: DirectiveWorld, findings: Findings): void {
   const { permissions, places } = directive;
@@ -139,7 +139,7 @@ function checkLists(directive: Directive, world: DirectiveWorld, findings: Findi
         const isKnown =
           world.directive(name) !== undefined || world.ambiguous?.(name) !== undefined;
         if (/[*?]/.test(name) || name === directive.name || isKnown) continue;
-        const message = `directive \`${name}\` not found, so \`${list}\` does not match any by it now`;
+        const message = `directive \`${name}\` not found, so its name in \`${list}\` has no effect now`;
         const hint = didYouMean(name, world.directiveNames());
         findings.warning('directive_unknown', places.at(`${use}.${list}`), message, hint);
       }
@@ -147,22 +147,22 @@ function checkLists(directive: Directive, world: DirectiveWorld, findings: Findi
   }
 }
 
-/** Ids of models are an open set, so only an id that resembles a known one is a warning. */
+/** Warns only about an id that resembles an existing one, because ids of models are an open set. */
 function checkModelId({ model, places }: Directive, world: DirectiveWorld, findings: Findings) {
   for (const field of ['model_id', 'fallback_id'] as const) {
     const id = model?.[field]?.toLowerCase();
     const modelIds = world.models ?? [];
     if (id === undefined || modelIds.some((one) => one.toLowerCase() === id)) continue;
     const hint = didYouMean(id, modelIds);
-    const message = `no tier, price or provider names a model \`${id}\``;
+    const message = `model \`${id}\` not found in any tier, price or provider`;
     if (hint !== undefined) findings.warning('model_unknown', places.at('model'), message, hint);
   }
 }
 
 function checkModel({ model, places }: Directive, { tiers }: DirectiveWorld, findings: Findings) {
   if (model?.tier === undefined || tiers.includes(model.tier)) return;
-  const tierHint = didYouMean(model.tier, tiers) ?? `known tiers: ${tiers.join(', ')}`;
-  const hint = `${tierHint}; tiers stand under \`tiers\` in \`~/.ai/config/models.yaml\``;
+  const tierHint = didYouMean(model.tier, tiers) ?? `use ${tiers.join(', ')}`;
+  const hint = `${tierHint}; tiers are defined in \`tiers\` of \`~/.ai/config/models.yaml\``;
   const message = `tier \`${model.tier}\` not found`;
   findings.error('tier_unknown', places.at('model.tier'), message, hint);
 }
@@ -172,11 +172,11 @@ function checkCurrency(directive: Directive, { currencies }: DirectiveWorld, fin
   if (currency === undefined || currencies.includes(currency)) return;
   const currencyList = currencies.join(', ') || 'no currency';
   const message = `the price table has no rate for \`${currency}\``;
-  const hint = `it knows ${currencyList}; add a rate to .ai/config/pricing.yaml`;
+  const hint = `use ${currencyList}, or add a rate to .ai/config/pricing.yaml`;
   findings.error('currency_unknown', directive.places.at('limits.spend'), message, hint);
 }
 
-/** Checks across items, also for a directive with errors of its own. Returns findings in file order. */
+/** Checks a directive, also one with errors, together with other items. Returns findings in file order. */
 export function checkDirective(
   parsed: Pick<ParsedDirective, 'directive' | 'draft'> & Partial<ParsedDirective>,
   world: DirectiveWorld,

@@ -1,4 +1,4 @@
-// The types of a directive, and whether it can run as a thread.
+// Defines the types of a directive, and decides whether it can run as a thread.
 import {
   type Diagnostic,
   getOwn,
@@ -30,7 +30,7 @@ const textOf = (value: Json): string => (typeof value === 'string' ? value : JSO
 
 /**
  * Fills `${inputs.name}`, `${name}` and `{name}` in one pass, so that the content of an input is never
- * expanded. Everything else stays as written, missing and null inputs too.
+ * expanded. A placeholder of a missing or null input stays as written.
  */
 export function fillDirectiveText(text: string, inputs: JsonObject): string {
   return text.replace(PLACEHOLDER, (written: string, path?: string, name?: string) => {
@@ -46,12 +46,12 @@ export interface Directive {
   readonly description: string;
   readonly category: string;
   readonly author?: string;
-  /** Title of a run. `${inputs.…}` is replaced by an input. */
+  /** Title of a run, in which an input replaces `${inputs.…}`. Absent: the run has no title. */
   readonly title?: string;
   readonly model?: DirectiveModel;
-  /** Absent: the directive cannot be a thread. An empty object: every limit has its default. */
+  /** Limits of a thread. Absent: the directive cannot be a thread. Empty: every limit has its default. */
   readonly limits?: DirectiveLimits;
-  /** Absent: the directive cannot be a thread. No entries: it has no rights. */
+  /** Rights of a thread. Absent: the directive cannot be a thread. Without entries it has no rights. */
   readonly permissions?: Permissions;
   readonly hooks: readonly Hook[];
   readonly guards: readonly GuardSource[];
@@ -68,11 +68,11 @@ export interface Directive {
   readonly success_criteria: readonly string[];
   /** Calls that a run must make to complete. */
   readonly expect: readonly ExpectedCall[];
-  /** `template`, `example` and `raw` elements directly below the directive, unchanged. */
+  /** The `template`, `example` and `raw` elements directly below the directive, with unchanged text. */
   readonly opaque: readonly OpaqueText[];
-  /** The text around the directive. It is searched and never sent to a model. */
+  /** The text around the directive. A search finds it, but it is never sent to a model. */
   readonly around: string;
-  /** Locations of the parts in the file. They differ between the two forms. */
+  /** Locations of the parts in the file. */
   readonly places: DirectivePlaces;
 }
 
@@ -80,12 +80,12 @@ export interface DirectiveModel {
   readonly tier?: string;
   readonly model_id?: string;
   readonly fallback_id?: string;
-  /** The permitted tools are functions of their own, besides the four verbs. */
+  /** `native`: the model gets each permitted tool as a function besides the four verbs. Absent: only the verbs. */
   readonly tools?: 'native';
   readonly context: string;
 }
 
-/** Limits that are whole numbers, in the order of their output. `duration` is in seconds. */
+/** Limits that are whole numbers, in the order in which they are printed. `duration` is in seconds. */
 export const COUNTED_LIMITS = [
   ...(['turns', 'tokens', 'spawns', 'duration', 'input_tokens', 'output_tokens'] as const),
   ...(['context', 'depth', 'tool_calls'] as const),
@@ -93,7 +93,7 @@ export const COUNTED_LIMITS = [
 
 export interface DirectiveLimits
   extends Readonly<Partial<Record<(typeof COUNTED_LIMITS)[number], number>>> {
-  /** A decimal without trailing zeros: money is never a float. */
+  /** A decimal text without trailing zeros, because money is never a float. */
   readonly spend?: string;
   readonly spend_currency?: string;
   readonly context_warn?: number;
@@ -147,7 +147,7 @@ export interface DirectiveProcess {
 
 export interface ExpectedCall {
   readonly tool: string;
-  /** `always`: no call of it may fail. `last`: its last call must exist and succeed. */
+  /** `always`: no call of the tool may fail. `last`: the last call must exist and succeed. */
   readonly succeeds: 'always' | 'last';
 }
 
@@ -171,21 +171,21 @@ interface OpaqueText {
   readonly text: string;
 }
 
-/** Locations of the parts, for checks across items. */
+/** Locations of the parts of a directive, which checks across items need. */
 export interface DirectivePlaces {
   /**
-   * Returns the location of a part by its key, such as `hooks.0.when`. Unknown keys give the start of
-   * the directive.
+   * Returns the location of a part by its key, such as `hooks.0.when`. For a key without a location it
+   * returns the start of the directive.
    */
   at(key: string): LazyOffset;
-  /** Returns an empty list for findings about this file among the other items. */
+  /** Returns a new collection for findings about this file. */
   findings(): Findings;
 }
 
 export interface ParsedDirective {
-  /** Present only without errors, so that a directive with errors never runs. */
+  /** The directive. Absent: the file has an error, and an invalid directive never runs. */
   readonly directive?: Directive;
-  /** The readable parts of a directive with errors, for checks across items. */
+  /** The readable parts of the directive, also with errors. Absent: the file contains no directive. */
   readonly draft?: Directive;
   readonly diagnostics: Diagnostic[];
 }
@@ -195,13 +195,13 @@ export interface NamedTool {
   readonly id: string;
   /** Capabilities that its whole chain requires. */
   readonly requires: readonly string[];
-  /** Target of its requests. Absent: its config does not fix it. */
+  /** Target of the tool's requests. Absent: the config of the tool does not fix the target. */
   readonly endpoint?: { readonly host: string; readonly method?: string };
 }
 
 export interface DirectiveWorld {
   directive(name: string): Directive | undefined;
-  /** Returns why a bare name means no single directive. Undefined if it means one, or none. */
+  /** Returns why a bare name matches several directives. Undefined if it matches one or none. */
   ambiguous?(name: string): string | undefined;
   tool(id: string): Outcome<NamedTool>;
   directiveNames(): Iterable<string>;
@@ -212,6 +212,6 @@ export interface DirectiveWorld {
   readonly signedCore: boolean;
   readonly currencies: readonly string[];
   readonly tiers: readonly string[];
-  /** Ids of models of tiers, prices and providers. Absent: not known. */
+  /** Ids of models of tiers, prices and providers. Absent: ids of models are not checked. */
   readonly models?: readonly string[];
 }

@@ -1,4 +1,4 @@
-// The elements of a directive, the same for both forms, and attributes with structured values.
+// Defines the elements of a directive, which both forms share, and reads their texts, data and attributes.
 import { didYouMean, isObject, type Json, type JsonObject, setOwn } from '../../base/index.ts';
 import { offsetIn, type TextPiece } from './entities.ts';
 import { type Findings, type LazyOffset, offsetOf, quoted } from './findings.ts';
@@ -16,14 +16,14 @@ export interface Element {
   readonly at: LazyOffset;
   readonly attributes: Attribute[];
   readonly children: (Element | TextPiece)[];
-  /** Undefined if the table of shapes does not contain the tag. */
+  /** Shape of the element. Undefined if the table of shapes does not contain the tag. */
   readonly shape: Shape | undefined;
-  /** True for text from YAML: its first line is indented like the others. */
+  /** True for text from YAML, whose first line has the same indentation as the others. */
   readonly yaml?: boolean;
-  /** The value of free content in YAML, which has its own lists and objects. */
+  /** Value of free content in YAML, which has its own lists and objects. Absent for other elements. */
   readonly data?: Json;
   unclosed?: boolean;
-  /** True if its tag was reported already. A missing closing tag is then not reported. */
+  /** True if the tag has a reported problem, so that a missing closing tag is not reported too. */
   readonly isReported?: boolean;
 }
 
@@ -39,7 +39,7 @@ export const childOf = (parent: Element | undefined, name: string): Element | un
 export const attributeOf = (element: Element | undefined, name: string): Attribute | undefined =>
   element?.attributes.find((attribute) => attribute.name === name);
 
-/** True if something in it has an unknown name, which explains why another name is missing. */
+/** True if an attribute or child has an invalid name, which explains why another name is missing. */
 export const hasTypo = ({ attributes, children, shape }: Element): boolean =>
   attributes.some(({ name }) => !shape || !takesAttribute(shape, name)) ||
   children.some((child) => child.kind === 'element' && child.shape === undefined);
@@ -47,7 +47,7 @@ export const hasTypo = ({ attributes, children, shape }: Element): boolean =>
 const piecesOf = (element: Element): TextPiece[] =>
   element.children.filter((child): child is TextPiece => child.kind === 'text');
 
-/** Returns the element's own text as it is written. */
+/** Returns the element's own text, without the text of nested elements, as it is written. */
 export const textIn = (element: Element): string =>
   piecesOf(element)
     .map((piece) => piece.text)
@@ -76,7 +76,7 @@ export function proseOf(element: Element | undefined): string {
   return dedent(textIn(element), element.yaml === true);
 }
 
-/** Returns the same text with the file offset of every character. Only the ends are trimmed. */
+/** Returns the element's own text, trimmed at its ends, with the file offset of every character. */
 export function sourceOf(element: Element) {
   const pieces = piecesOf(element);
   const whole = textIn(element);
@@ -96,8 +96,8 @@ export function sourceOf(element: Element) {
 }
 
 /**
- * Returns free content as data: nested elements become objects, repeated ones lists, attributes fields,
- * and text beside them the field `text`. The reader bounds the nesting.
+ * Returns free content as data. Nested elements become objects, repeated elements lists, attributes
+ * fields, and text beside them the field `text`. The reader bounds the nesting.
  */
 export function dataOf(element: Element): Json {
   if (element.data !== undefined) return element.data;
@@ -133,7 +133,7 @@ export function readFlag(element: Element, name: string, findings: Findings): bo
   return findings.error('value_invalid', attribute.at, message);
 }
 
-/** Returns one of a closed set. Undefined if it is absent or, after a report, if it is invalid. */
+/** Returns the value of an attribute with a closed set of values. Undefined if it is absent or invalid. */
 export function readChoice<T extends string>(
   element: Element,
   name: string,
@@ -143,9 +143,9 @@ export function readChoice<T extends string>(
 ): T | undefined {
   const attribute = attributeOf(element, name);
   if (!attribute) return undefined;
-  const found = choices.find((choice) => choice === attribute.value);
-  if (found !== undefined) return found;
-  const wanted = choices.map((choice) => `\`${choice}\``).join(', ');
-  const message = `\`${name}\` is ${quoted(attribute.value)}, but must be one of ${wanted}`;
+  const chosen = choices.find((choice) => choice === attribute.value);
+  if (chosen !== undefined) return chosen;
+  const names = choices.map((choice) => `\`${choice}\``).join(', ');
+  const message = `\`${name}\` is ${quoted(attribute.value)}, but must be one of ${names}`;
   return findings.error(code, attribute.at, message, didYouMean(attribute.value, choices));
 }

@@ -1,5 +1,5 @@
-// Decodes `&lt;` and similar entities, and stores the file offset of each decoded character, so that an
-// error in a decoded expression has the right column.
+// Decodes entities such as `&lt;` and stores the file offset of each decoded character, so that an error in
+// a decoded expression has the right column.
 
 /** A run of text with its offset in the file. */
 export interface TextPiece {
@@ -26,7 +26,7 @@ function character(entity: string): string | undefined {
   return isCharacter ? String.fromCodePoint(code) : undefined;
 }
 
-/** Decodes entities. Text that looks like an entity but is unknown stays, and `unknown` is called with it. */
+/** Decodes entities. Text that only looks like an entity stays, and `unknown` is called with it. */
 export function decodeEntities(
   source: string,
   at: number,
@@ -34,18 +34,18 @@ export function decodeEntities(
 ): TextPiece {
   if (!source.includes('&')) return { kind: 'text', text: source, at };
   const breaks: [number, number][] = [];
-  let [text, done] = ['', 0];
+  let [text, end] = ['', 0];
   for (const match of source.matchAll(/&(#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z]\w{0,30});/g)) {
     const decoded = character(match[1] ?? '');
     if (decoded === undefined) {
       unknown?.(match[0], at + match.index);
       continue;
     }
-    text += source.slice(done, match.index) + decoded;
-    done = match.index + match[0].length;
-    breaks.push([text.length, at + done]);
+    text += source.slice(end, match.index) + decoded;
+    end = match.index + match[0].length;
+    breaks.push([text.length, at + end]);
   }
-  return { kind: 'text', text: text + source.slice(done), at, breaks };
+  return { kind: 'text', text: text + source.slice(end), at, breaks };
 }
 
 /** Returns the file offset of a character of a piece. */

@@ -1,5 +1,5 @@
-// `extends`: parts of the named directive are used where the own ones are absent. Permissions and limits
-// are never inherited; the executed file must contain them.
+// Applies `extends`: a directive without a part uses that part of the directive that it extends. Permissions
+// and limits are never inherited, so the executed file must contain them.
 import { compact, didYouMean, mergeDeep } from '../../base/index.ts';
 import type { Directive, DirectiveWorld } from './directive.ts';
 import { type Findings } from './findings.ts';
@@ -38,7 +38,7 @@ function layOver(own: Directive, below: Directive): Directive {
   });
 }
 
-/** Yields every directive that these names lead to, each once and nearest first. */
+/** Yields these directives and all that they extend, each once and the nearest first. */
 function* lineage(names: readonly string[], lookup: Lookup, most: number) {
   const visited = new Set<string>();
   const queue = [...names];
@@ -52,8 +52,8 @@ function* lineage(names: readonly string[], lookup: Lookup, most: number) {
 }
 
 /**
- * Returns the directive merged with everything that it extends, nearest first. Missing and circular
- * names are left out; `checkDirective` reports both.
+ * Returns the directive merged with all directives that it extends, the nearest first. Missing and
+ * circular names are left out, because `checkDirective` reports both.
  */
 export function resolveExtends(directive: Directive, lookup: Lookup): Directive {
   let result = directive;
@@ -76,7 +76,7 @@ export function checkExtends(
       const message = `\`${own}\` extends \`${name}\`, which leads back to \`${own}\``;
       findings.error('extends_cycle', place, message);
     } else if (!world.directive(name)) {
-      const message = `this directive extends \`${name}\`, which does not exist`;
+      const message = `extended directive \`${name}\` not found`;
       const hint = didYouMean(name, world.directiveNames());
       findings.error('extends_unknown', place, message, hint);
     }

@@ -1,5 +1,5 @@
-// Inputs and outputs: named fields with a type. A default is text in the file and becomes a value of the
-// declared type here.
+// Reads inputs and outputs, which are named fields with a type. A default is text in the file and becomes a
+// value of the declared type.
 import { compact, isObject, type Json, nearest, parseJson } from '../../base/index.ts';
 import type { DirectiveInput, DirectiveOutput, OutputType } from './directive.ts';
 import {
@@ -16,7 +16,7 @@ import { type Findings, quoted } from './findings.ts';
 
 const OUTPUT_TYPES: readonly OutputType[] = ['string', 'number', 'boolean', 'object', 'array'];
 const INPUT_TYPES = [...OUTPUT_TYPES, 'integer', 'any'] as const;
-/** Paths in templates consist of such names. */
+/** Matches a valid name of a field. Paths in templates consist of such names. */
 const FIELD_NAME = /^[A-Za-z_][A-Za-z0-9_]{0,79}$/;
 const HOOK_ACTION = /^(?:continue|retry|skip|fail|abort|retry_with_fallback)$/;
 
@@ -30,7 +30,7 @@ function fieldName(field: Element, tag: string, findings: Findings): string | un
     return findings.error(`${tag}_name_missing`, field.at, `this ${tag} has no name`, hint);
   }
   if (FIELD_NAME.test(name)) return name;
-  const rule = 'may hold only letters, digits and `_`, and must not start with a digit';
+  const rule = 'must consist of letters, digits and `_`, and must not start with a digit';
   const message = `${tag} name ${quoted(name)} ${rule}`;
   return findings.error(`${tag}_name_invalid`, attribute?.at ?? field.at, message);
 }
@@ -88,7 +88,7 @@ export function readInputs(element: Element, findings: Findings): DirectiveInput
   });
 }
 
-/** Parses `retry|fail` as a list of allowed values. Any other text is a description. */
+/** Returns the allowed values of an output. A text such as `retry|fail` lists them, any other is a description. */
 function readEnum(field: Element, type: OutputType): { enum?: string[]; description: string } {
   const [text, members] = [proseOf(field), attributeOf(field, 'enum')?.value];
   const split = (words: string) => words.split('|').map((word) => word.trim());
@@ -118,7 +118,7 @@ export function readOutputs(element: Element, findings: Findings): DirectiveOutp
 export const outcomeText = (outputs: Element | undefined, name: string): string | undefined =>
   childOf(outputs, name) ? proseOf(childOf(outputs, name)) : undefined;
 
-/** Reports templates that read an undeclared input. They would stay as written. */
+/** Reports placeholders that read an undeclared input, because they would stay as written. */
 export function reportUnknownInputs(
   texts: readonly { text: string; offset: (index: number) => number }[],
   names: readonly string[],
@@ -129,8 +129,8 @@ export function reportUnknownInputs(
       const name = match[1] ?? '';
       if (names.includes(name)) continue;
       const near = nearest(name, names);
-      const message = `${quoted(`\${inputs.${name}}`)} names no declared input and stays as it is`;
-      const hint = near ? `did you mean \`\${inputs.${near}}\`` : 'declare it in `inputs`';
+      const message = `${quoted(`\${inputs.${name}}`)} is not a declared input and stays as written`;
+      const hint = near ? `did you mean \`\${inputs.${near}}\`` : 'declare the input in `inputs`';
       findings.warning('input_unknown', offset(match.index), message, hint);
     }
   }

@@ -1,5 +1,5 @@
-// Collects the problems of one file, in file order, up to a bound: a hostile file can contain a mistake
-// per byte, and people read the first few.
+// Collects the problems of one file up to a maximum number, because a hostile file can contain a mistake per
+// byte, and people read the first few.
 import {
   compact,
   createLines,
@@ -9,10 +9,10 @@ import {
 } from '../../base/index.ts';
 
 const MAX_FINDINGS = 100;
-/** Longer lines are not repeated in a diagnostic. */
+/** Maximum length of a source line in a diagnostic. A longer line is left out. */
 const MAX_LINE = 2000;
 
-/** An offset into the file, or a function that finds it: locations in YAML are computed only if needed. */
+/** An offset into the file, or a function that computes it. A location in YAML is computed only if needed. */
 export type LazyOffset = number | (() => number);
 
 export const offsetOf = (place: LazyOffset): number =>
@@ -40,20 +40,20 @@ export function createFindings(
   most = MAX_FINDINGS,
 ) {
   const lines = createLines(text);
-  const found: Diagnostic[] = [];
+  const collected: Diagnostic[] = [];
   let more = 0;
   const position = (place: LazyOffset): Position => lines.at(offsetOf(place));
   const add =
     (severity: Severity): Add =>
     (code, place, message, hint) => {
-      if (found.length >= most) {
+      if (collected.length >= most) {
         more++;
         return;
       }
       const { line, column } = typeof place === 'object' ? place : position(place);
       const source = lines.line(line);
       const sourceLine = source.length > MAX_LINE ? undefined : source;
-      found.push(
+      collected.push(
         compact<Diagnostic>({
           file,
           line,
@@ -76,7 +76,7 @@ export function createFindings(
     position,
     /** Returns the findings in file order. */
     list(): Diagnostic[] {
-      const sorted = found.toSorted((a, b) => a.line - b.line || a.column - b.column);
+      const sorted = collected.toSorted((a, b) => a.line - b.line || a.column - b.column);
       const last = sorted.at(-1);
       if (more === 0 || !last) return sorted;
       const { line, column } = last;
@@ -87,15 +87,15 @@ export function createFindings(
   };
 }
 
-/** Form of the messages: `<limits>` is a tag in XML, `limits:` is a key in YAML. */
+/** Form of a directive, which its messages use: `<limits>` is a tag in XML, `limits:` is a key in YAML. */
 export type Form = 'xml' | 'yaml';
 
 interface DirectiveWords {
   readonly form: Form;
   readonly tagKind: string;
-  /** Returns a tag by its name, quoted. */
+  /** Returns the quoted tag or key of this name. */
   tag(name: string): string;
-  /** Returns an attribute with a value, as it is written. */
+  /** Returns the quoted source text of an attribute with this value. */
   attribute(name: string, value: string): string;
 }
 

@@ -1,5 +1,5 @@
-// The fields that the condition of a hook can read. A name outside this table is reported when a directive is
-// loaded, because a misspelt name would never match.
+// Lists the fields that the condition of a hook can read. Any other name is reported when a directive is loaded,
+// because a misspelt name would never match.
 import type { ContextSchema } from '../../expr/index.ts';
 import { LIMIT_NAMES } from '../../flow/index.ts';
 
@@ -9,7 +9,7 @@ const values = (names: string): ContextSchema =>
 export const EVENT_NAMES = ['before_step', 'after_step', 'error', 'limit', 'warning'] as const;
 export type EventName = (typeof EVENT_NAMES)[number];
 
-/** Fields of each event, besides its name. A condition that reads another field gets null. */
+/** Fields of each event, besides its name. For any other field a condition reads null. */
 export const EVENT_FIELDS: Readonly<Record<EventName, readonly string[]>> = {
   before_step: ['kind', 'step', 'turn', 'tool', 'arguments'],
   after_step: ['kind', 'step', 'turn', 'tool', 'result'],

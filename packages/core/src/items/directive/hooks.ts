@@ -30,7 +30,7 @@ import {
 } from './hook-context.ts';
 import { grantLine } from './permissions.ts';
 
-/** Returns fields that differ from event to event. `seen` is called at every read of one. */
+/** Returns an object with these fields, which are null. Every read of a field calls `onRead`. */
 function varying(names: readonly string[], onRead: () => null): JsonObject {
   const fields = names.map((name) => [name, { get: onRead }] as const);
   return Object.defineProperties({}, Object.fromEntries(fields));
@@ -38,7 +38,7 @@ function varying(names: readonly string[], onRead: () => null): JsonObject {
 
 /**
  * Returns whether a condition can match an event of this name with any values of these fields. It cannot
- * if it is false before it reads one of them.
+ * match if it is false before it reads one of the fields.
  */
 export function mayMatch(
   expression: CompiledExpression,
@@ -57,11 +57,11 @@ export function mayMatch(
   return hasLooked || !holds.ok || holds.output;
 }
 
-/** Returns the events that a condition names. */
+/** Returns the events that a condition can match. */
 const namedEvents = (expression: CompiledExpression): EventName[] =>
   EVENT_NAMES.filter((name) => mayMatch(expression, name, ALL_FIELDS));
 
-/** Returns why a path of `event` never exists at any of these events. Undefined if it can. */
+/** Returns why none of these events has this path of `event`. Undefined if one has it. */
 function absentField(path: readonly string[], events: readonly EventName[]): string | undefined {
   const [root, field = 'name'] = path;
   if (root !== 'event' || field === 'name' || !ALL_FIELDS.includes(field)) return undefined;
@@ -75,8 +75,8 @@ const fieldsOf = (events: readonly EventName[]): string =>
   `it has ${[...new Set(events.flatMap((name) => EVENT_FIELDS[name]))].join(', ')}`;
 
 /**
- * Compiles a condition when the directive is read, so that a mistake is found before the hook runs.
- * Errors point into the file. Returns the events that it names.
+ * Compiles a condition when the directive is read, so that a mistake is reported before the hook runs.
+ * Returns the events that the condition can match.
  */
 function checkWhen(when: Element, findings: Findings): readonly EventName[] {
   const { text, offset } = sourceOf(when);
@@ -84,14 +84,14 @@ function checkWhen(when: Element, findings: Findings): readonly EventName[] {
   if (!compiled.ok) {
     const { message, column, hint } = compiled.error.detail;
     const place = offset(typeof column === 'number' ? column - 1 : 0);
-    const known = typeof hint === 'string' ? hint : undefined;
-    findings.error('expression_error', place, message, known);
+    const hintText = typeof hint === 'string' ? hint : undefined;
+    findings.error('expression_error', place, message, hintText);
     return EVENT_NAMES;
   }
   const events = namedEvents(compiled.output);
-  for (const { path, value, column, known } of unknownValues(compiled.output, HOOK_CONTEXT)) {
+  for (const { path, value, column, known: list } of unknownValues(compiled.output, HOOK_CONTEXT)) {
     const message = `${quoted(path)} is never ${quoted(value)}`;
-    const hint = didYouMean(value, known) ?? `one of ${known.join(', ')}`;
+    const hint = didYouMean(value, list) ?? `one of ${list.join(', ')}`;
     findings.error('value_unknown', offset(column - 1), message, hint);
   }
   for (const { path, column } of compiled.output.paths) {
@@ -99,16 +99,16 @@ function checkWhen(when: Element, findings: Findings): readonly EventName[] {
     if (message) findings.error('path_unknown', offset(column - 1), message, fieldsOf(events));
   }
   for (const { path, column, suggestion } of unknownPaths(compiled.output, HOOK_CONTEXT)) {
-    const message = `a hook's condition knows nothing called ${quoted(path)}`;
-    const known = `it can read ${Object.keys(HOOK_CONTEXT).join(', ')}`;
-    const hint = suggestion === undefined ? known : `did you mean \`${suggestion}\``;
+    const message = `the condition of a hook cannot read ${quoted(path)}`;
+    const fields = `it can read ${Object.keys(HOOK_CONTEXT).join(', ')}`;
+    const hint = suggestion === undefined ? fields : `did you mean \`${suggestion}\``;
     findings.error('path_unknown', offset(column - 1), message, hint);
   }
   return events;
 }
 
 /**
- * Returns the texts inside of an element with their locations: of the text itself in XML, of the key in YAML.
+ * Returns the texts inside of an element with their locations. In YAML it is the location of the key.
  */
 function textsIn(element: Element): { text: string; place: (index: number) => LazyOffset }[] {
   if (element.data !== undefined) {
@@ -119,8 +119,8 @@ function textsIn(element: Element): { text: string; place: (index: number) => La
 }
 
 /**
- * Reports a placeholder that is never filled. Below a known name it is an error; any other placeholder
- * is text for the hook's directive.
+ * Reports a placeholder that is never filled. An invalid path below a valid name is an error. Any other
+ * placeholder is a warning, because it may be text for the hook's directive.
  */
 function checkTemplates(inputs: Element, events: readonly EventName[], findings: Findings): void {
   for (const { text, place } of textsIn(inputs)) {
@@ -136,11 +136,11 @@ function checkTemplates(inputs: Element, events: readonly EventName[], findings:
         findings.error(
           'path_unknown',
           place(offset),
-          `${placeholder} does not exist for a hook`,
+          `${placeholder} is not a field that a hook can read`,
           near,
         );
       } else {
-        const message = `${placeholder} names nothing that a hook knows and stays as it is`;
+        const message = `${placeholder} is not a field that a hook can read and stays as written`;
         findings.warning('path_unknown', place(offset), message, near);
       }
     }
@@ -175,7 +175,7 @@ export function readHooks(element: Element, findings: Findings): Hook[] {
   });
 }
 
-/** Inputs of a hook's directive that the harness fills if the hook does not. */
+/** Inputs of a hook's directive that the harness fills unless the hook does. */
 const FILLED_INPUTS = new Set(
   'event detail transcript original_directive limit current max percent'.split(' '),
 );
@@ -187,8 +187,8 @@ interface HookProblem {
 }
 
 /**
- * Returns why a hook cannot run this directive, merged with all that it extends. `missing`: rights that
- * the directive needs and the thread with the hook does not declare.
+ * Returns why a hook cannot run this directive, merged with all that it extends. `missing` are rights that
+ * the directive needs and that the thread with the hook does not declare.
  */
 export function hookProblems(
   { directive: name, inputs }: Hook,
@@ -209,8 +209,8 @@ export function hookProblems(
     problems.push({ code: 'hook_input_unknown', message, hint });
   }
   for (const input of target.inputs) {
-    const isGiven = Object.hasOwn(inputs, input.name) || FILLED_INPUTS.has(input.name);
-    if (!input.required || input.default !== undefined || isGiven) continue;
+    const isFilled = Object.hasOwn(inputs, input.name) || FILLED_INPUTS.has(input.name);
+    if (!input.required || input.default !== undefined || isFilled) continue;
     const message = `directive ${quoted(name)} needs the input ${quoted(input.name)}`;
     const hint = `add \`<${input.name}>…</${input.name}>\` to the hook's \`<inputs>\``;
     problems.push({ code: 'hook_input_missing', message, hint });
@@ -232,10 +232,10 @@ function readVerdict(guard: Element, findings: Findings): GuardSource['verdict']
   if (!verdict) {
     if (hasTypo(guard)) return undefined;
     const hint = 'add one of `allow`, `deny`, `retry`, `ask`';
-    return findings.error('guard_invalid', guard.at, 'this guard gives no verdict', hint);
+    return findings.error('guard_invalid', guard.at, 'this guard has no verdict', hint);
   }
   if (second) {
-    const message = 'a guard gives one verdict, not two';
+    const message = 'a guard must have one verdict, not two';
     return findings.error('guard_invalid', second.at, message, 'write a second guard');
   }
   const text = proseOf(verdict);
@@ -249,7 +249,7 @@ function readGuard(guard: Element, findings: Findings): GuardSource | undefined 
   const on = attributeOf(guard, 'on');
   if (!on && !hasTypo(guard)) {
     const hint = 'name a label or an operation, e.g. `on="op:tool:http/*"` or `on="secret"`';
-    findings.error('guard_invalid', guard.at, 'this guard does not say what it is `on`', hint);
+    findings.error('guard_invalid', guard.at, 'this guard has no `on`', hint);
   }
   const verdict = readVerdict(guard, findings);
   const timing = readChoice(guard, 'timing', TIMINGS, findings) ?? 'before';

@@ -1,4 +1,4 @@
-// Reads `<limits>`. Both old forms of `<cost>` are parsed only to print their replacement.
+// Reads `<limits>`. It parses both old forms of `<cost>` only to print their replacement.
 import { compact, getOwn, isObject, type Json } from '../../base/index.ts';
 import { COUNTED_LIMITS, type DirectiveLimits } from './directive.ts';
 import { attributeOf, childOf, dataOf, type Element, proseOf } from './element.ts';
@@ -14,7 +14,7 @@ const ESCALATE: NewHook = { when: 'event.name == "limit"', directive: 'request_m
 /** Hooks that replace a word of `on_exceeded`. */
 const HOOKS: Readonly<Record<string, NewHook>> = { warn: WARN, escalate: ESCALATE };
 
-/** Hooks that replace a tag of the oldest form, which named its trigger. */
+/** Hooks that replace a tag of the oldest form, whose name was the trigger of the hook. */
 const OLD_HOOKS: Readonly<Record<string, NewHook>> = {
   on_permission_denied: {
     when: 'event.code == "permission_denied"',
@@ -27,7 +27,7 @@ const OLD_HOOKS: Readonly<Record<string, NewHook>> = {
   on_failure: { when: 'event.name == "error"', directive: 'handle_execution_failure' },
 };
 
-/** Returns the current form for a tag of the oldest form of hooks, or undefined for any other tag. */
+/** Returns a hint with the current form for a tag of the oldest form of hooks. Undefined for any other tag. */
 export function oldHookHint(element: Element, parent: Element): string | undefined {
   if (parent.name === 'hooks' && Object.hasOwn(OLD_HOOKS, element.name)) {
     const own = childOf(element, 'directive_name') ?? childOf(element, 'directive');
@@ -50,13 +50,13 @@ const hookXml = ({ when, directive }: NewHook): string => `<hook>
   </hook>`;
 
 function lookup(value: Json, ...path: string[]): string | undefined {
-  let found: Json | undefined = value;
-  for (const step of path) found = getOwn(found, step);
-  if (isObject(found)) found = getOwn(found, 'text');
-  return typeof found === 'string' && found !== '' ? found : undefined;
+  let current: Json | undefined = value;
+  for (const step of path) current = getOwn(current, step);
+  if (isObject(current)) current = getOwn(current, 'text');
+  return typeof current === 'string' && current !== '' ? current : undefined;
 }
 
-/** Returns the equivalent of a `<cost>` element in either form. */
+/** Returns the limits and the hook that replace a `<cost>` element of either old form. */
 function translate(cost: Json) {
   const turns = lookup(cost, 'max_turns') ?? lookup(cost, 'context', 'turns');
   const spend = lookup(cost, 'max_cost_usd') ?? lookup(cost, 'spend');
@@ -133,11 +133,11 @@ export function reportRetired(model: Element, findings: Findings): void {
   }
 }
 
-/** Money is counted in nano-units, so more decimals cannot be stored. */
+/** Matches a decimal. Money is counted in nano-units, so more decimals cannot be stored. */
 const DECIMAL = /^(\d{1,12})(?:\.(\d{1,9}))?$/;
 const CURRENCY = /^[A-Z]{3}$/;
 
-/** Returns the decimal without trailing zeros: `10.00` and `10` are one value. Undefined: not a decimal. */
+/** Returns a decimal without trailing zeros, because `10.00` and `10` are one value. Undefined for other text. */
 function normalizeDecimal(text: string): string | undefined {
   const [match, whole = '', fraction = ''] = DECIMAL.exec(text) ?? [];
   if (match === undefined) return undefined;

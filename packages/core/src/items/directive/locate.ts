@@ -1,5 +1,5 @@
-// Finds the directive in its file: YAML front matter, the first `xml` fence with a directive, or the
-// file itself. The text around it is kept for search.
+// Finds the directive in its file, which is YAML front matter or the first directive element, often in an
+// `xml` fence. The text around it is kept for search.
 import { frontMatterAt } from '../../base/index.ts';
 import { createFinder, type Finder } from './markup.ts';
 
@@ -12,10 +12,10 @@ export type Located =
 
 const OPENER = /<directive(?=[\s>/])/y;
 const FENCE = /^[ \t]*(`{3,}|~{3,})([^`\r\n]*)/;
-/** Number of characters of a line that are examined for the start of a fence. */
+/** Maximum number of characters of a line that are examined for the start of a fence. */
 const MAX_FENCE_LINE = 300;
 
-/** Skips everything that may precede front matter or an element: a signature line, comments, blanks. */
+/** Returns the offset after all that may precede a directive: a shebang, comments, instructions, blanks. */
 function skipLead(text: string, from: number, find: Finder): number {
   let at = from;
   for (;;) {
@@ -37,7 +37,7 @@ function opensAt(text: string, at: number): boolean {
   return OPENER.test(text);
 }
 
-/** Walks over the lines. Skips code fences and comments without a directive. */
+/** Returns the first directive element. Skips comments, and code fences without a directive. */
 function findElement(
   text: string,
   from: number,
@@ -68,13 +68,13 @@ function findElement(
   return undefined;
 }
 
-/** Searches the whole text, for files with unbalanced fences. */
+/** Returns the first directive element anywhere in the text, for a file with unbalanced fences. */
 function findAnywhere(text: string, from: number): { lead: number; start: number } | undefined {
   const at = text.slice(from).search(/<directive(?=[\s>/])/);
   return at === -1 ? undefined : { lead: from + at, start: from + at };
 }
 
-/** Front matter with a name and a version is the directive. Other front matter is text. */
+/** True if the front matter is the directive: it has a name and a version. Other front matter is text. */
 const declares = (yaml: string): boolean =>
   /^directive[ \t]*:/m.test(yaml) || (/^name[ \t]*:/m.test(yaml) && /^version[ \t]*:/m.test(yaml));
 
@@ -92,12 +92,12 @@ export function locateDirective(text: string): Located {
   return { form: 'none', problem: 'directive_missing', at: 0 };
 }
 
-/** Finds a second directive in the file, which would count as text. */
+/** Returns the offset of a second directive in the file, which would count as text. Undefined without one. */
 export function findAnother(text: string, from: number): number | undefined {
   const another = /^[ \t]*<directive\s+(?:name|version)\s*=/gm;
   another.lastIndex = from;
-  const found = another.exec(text);
-  return found ? found.index + found[0].indexOf('<') : undefined;
+  const match = another.exec(text);
+  return match ? match.index + match[0].indexOf('<') : undefined;
 }
 
 /** Returns the text around the directive, without the rest of its fence. */

@@ -5,10 +5,10 @@ import { type Findings, quoted } from './findings.ts';
 import { childShape, DIRECTIVE, type Shape } from './shape.ts';
 import { nameAt, readTag, type Tag } from './tag.ts';
 
-/** Caches the last answer for each needle, so that a distant match is searched once. */
+/** Returns the position of a text at or after `from`, or -1. */
 export type Finder = (needle: string, from: number) => number;
 
-/** Returns an `indexOf` over one text. It is linear in total for growing positions. */
+/** Returns an `indexOf` over one text. It caches the last answer for each needle, so that the total time is linear. */
 export function createFinder(text: string): Finder {
   const last = new Map<string, { from: number; at: number }>();
   return (needle, from) => {
@@ -20,7 +20,7 @@ export function createFinder(text: string): Finder {
   };
 }
 
-/** Elements whose text is not parsed: it ends at the closing tag. `<when>` may contain `a < b`. */
+/** Tags that can end an element whose text is not parsed. `<when>`, for example, may contain `a < b`. */
 const MARKS =
   /<(\/(?:when|script|template|example|raw|hook|guard|hooks|guards|process|directive)|when)\s*>/g;
 // A `<when>` without end must not consume the hooks after it.
@@ -28,7 +28,7 @@ const WHEN_BARRIERS = ['/hook', '/guard', '/hooks', '/guards', '/directive', 'wh
 
 type RawReader = ReturnType<typeof createRawReader>;
 
-/** Reads the text of the raw element that was opened just before `from`. */
+/** Returns a function that reads the text of the raw element that opens just before `from`. */
 function createRawReader(text: string, start: number, find: Finder) {
   // INVARIANT: at most one pass over the file, however many raw elements it contains.
   MARKS.lastIndex = start;
@@ -48,7 +48,7 @@ function createRawReader(text: string, start: number, find: Finder) {
       : end;
   }
 
-  /** Returns the assumed end of a raw element that is never closed: for a condition the end of its line. */
+  /** Returns the assumed end of a raw element without closing tag: the next `</`, or the end of a condition's line. */
   function giveUp(name: string, from: number): number {
     const [tag, line] = [find('</', from), name === 'when' ? find('\n', from) : -1];
     return Math.min(tag === -1 ? text.length : tag, line === -1 ? text.length : line);
@@ -60,7 +60,7 @@ function createRawReader(text: string, start: number, find: Finder) {
     at: from,
   });
 
-  /** `end` is just before the closing tag, or the assumed end if there is none. */
+  /** Returns the text and its end, which is just before the closing tag, or the assumed end without one. */
   return (name: string, from: number, decode: boolean): { piece: TextPiece; end: number } => {
     const cdata = /\s*<!\[CDATA\[/y;
     cdata.lastIndex = from;
@@ -135,8 +135,8 @@ function takeSection(cursor: Cursor, opener: string, close: string, what: string
 }
 
 function takeStray(cursor: Cursor, end: number): void {
-  const message = 'this `<` starts no tag and is read as text';
-  const hint = 'write `&lt;` to say that it is text';
+  const message = 'this `<` does not start a tag and is read as text';
+  const hint = 'write `&lt;` for a plain `<`';
   cursor.findings.warning('stray_lt', cursor.at, message, hint);
   takeText(cursor, end, false);
 }
@@ -144,17 +144,17 @@ function takeStray(cursor: Cursor, end: number): void {
 /** True if the closing tag of an open element comes before that of its parent. */
 function isClosedLater({ text, at, find }: Cursor, current: Element, parent: Element): boolean {
   const closer = `</${current.name}`;
-  // INVARIANT: only names of the table are ever searched for in the whole file; there are few of them.
+  // INVARIANT: only names of the table, which are few, are ever searched for in the whole file.
   if (!Object.hasOwn(parent.shape?.children ?? {}, current.name)) {
     return text.slice(at, at + 2000).includes(closer);
   }
-  // `</directive>` decides nothing, because hooks have this tag too.
+  // The position of `</directive>` is ignored, because hooks have this tag too.
   const outer = parent.name === 'directive' ? -1 : find(`</${parent.name}`, at);
   const own = find(closer, at);
   return own !== -1 && (outer === -1 || own < outer);
 }
 
-/** Closes a forgotten tag when the next child of its parent begins. */
+/** Closes a tag without a closing tag when the next child of its parent begins. */
 function closeForgotten(cursor: Cursor, name: string): void {
   const [parent, current] = [cursor.stack.at(-2), cursor.stack.at(-1)];
   if (!current?.shape || !parent?.shape || parent.shape.free) return;
@@ -172,12 +172,12 @@ function attach(cursor: Cursor, element: Element): void {
   else if (stack.length < MAX_NESTING) stack.at(-1)?.children.push(element);
   else if (!cursor.isTooDeep) {
     cursor.isTooDeep = true;
-    const message = `tags are nested deeper than ${MAX_NESTING}; what lies deeper is not read`;
+    const message = `tags are nested deeper than ${MAX_NESTING} levels; deeper tags are not read`;
     findings.error('too_deep', element.at, message);
   }
 }
 
-/** True for prose such as `x <y and z > 3`: neither a known tag nor a valid one. */
+/** True for prose such as `x <y and z > 3`, which has no shape and is not a valid tag. */
 const isProse = (tag: Tag, shape: Shape | undefined): boolean =>
   shape === undefined && (!tag.finished || tag.problems.length > 0);
 
@@ -233,7 +233,7 @@ function takeCloser(cursor: Cursor): void {
   const hint = isTypo
     ? `did you mean \`${closerText(current.name)}\``
     : `the innermost open tag here is \`${tagText(current.name)}\``;
-  findings.error('tag_mismatch', at, `\`${closerText(name)}\` closes nothing that is open`, hint);
+  findings.error('tag_mismatch', at, `\`${closerText(name)}\` has no open tag`, hint);
   if (isTypo) pop(cursor, true);
 }
 
@@ -253,13 +253,13 @@ function takeNext(cursor: Cursor): void {
 }
 
 /**
- * Reads the element whose `<` is at `start`; `end` is just after `</directive>`. The form is not XML:
- * people write `a < b` in prose, forget closing tags and put code fences inside, and each mistake should
- * cost one diagnostic.
+ * Reads the element whose `<` is at `start` and returns it with the offset just after `</directive>`. The
+ * form is not XML: people write `a < b` in prose, omit closing tags and put code fences inside. Each such
+ * mistake should cause only one diagnostic.
  *
- * INVARIANT: the time is always linear in the text. There is no recursion on nesting, no position is
- * read more than a fixed number of times, and the tree is bounded in depth and size, so later passes may
- * recurse.
+ * INVARIANT: the time is always linear in the text. The reader does not recurse on nesting, and it reads no
+ * position more than a fixed number of times. The tree is bounded in depth and size, so that later passes
+ * may recurse.
  */
 export function readMarkup(text: string, start: number, findings: Findings) {
   const find = createFinder(text);
@@ -278,7 +278,7 @@ export function readMarkup(text: string, start: number, findings: Findings) {
   do takeNext(cursor);
   while (cursor.stack.length > 0 && cursor.at < text.length && cursor.elements < MAX_ELEMENTS);
   if (cursor.elements >= MAX_ELEMENTS) {
-    findings.error('too_large', cursor.at, `a directive may hold at most ${MAX_ELEMENTS} tags`);
+    findings.error('too_large', cursor.at, `a directive may contain at most ${MAX_ELEMENTS} tags`);
   }
   while (cursor.stack.length > 0) pop(cursor, false);
   return { root: cursor.root as unknown as Element, end: cursor.at };

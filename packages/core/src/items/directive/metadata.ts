@@ -1,4 +1,4 @@
-// The small parts of a directive: its name, version, model, relations, and how it is exposed.
+// Reads the small parts of a directive: its name, version, model, title, relations and `expose`.
 import { compact, didYouMean } from '../../base/index.ts';
 import { templatePaths } from '../../expr/index.ts';
 import { exposeProblems, readExposed } from '../expose.ts';
@@ -29,14 +29,14 @@ import { splitList } from './permissions.ts';
 const NAME = /^[a-z][a-z0-9_]*$/;
 const MAX_NAME = 59;
 
-/** Returns the file's name without `.md`. Undefined for a text from elsewhere. */
+/** Returns the file's name without `.md`. Undefined for another type of file. */
 const fileStem = (file: string): string | undefined => /([^/\\]+)\.md$/.exec(file)?.[1];
 
-/** Reports a name that cannot be used, with a remedy. */
+/** Reports a name that is invalid or differs from the name of the file. */
 function checkName({ value: name, at }: Attribute, findings: Findings): void {
   if (!NAME.test(name)) {
     const rule =
-      'must start with a lower-case letter and hold only lower-case letters, digits and `_`';
+      'must start with a lower-case letter and contain only lower-case letters, digits and `_`';
     const words = name.toLowerCase().replace(/[^a-z0-9_]+/g, '_');
     const better = words.replace(/^[^a-z]+/, '');
     const hint = NAME.test(better) ? `e.g. ${quoted(better)}` : undefined;
@@ -85,7 +85,7 @@ function readTools(element: Element, findings: Findings): 'native' | undefined {
   const attribute = attributeOf(element, 'tools');
   if (attribute?.value === 'native') return 'native';
   if (!attribute || attribute.value === '') return undefined;
-  const message = `there are no \`${attribute.value}\` tools for a model`;
+  const message = `\`tools\` is \`${attribute.value}\`, but must be \`native\``;
   findings.error(
     'value_invalid',
     attribute.at,
@@ -114,7 +114,7 @@ export function readModel(element: Element, findings: Findings): DirectiveModel 
   return model;
 }
 
-/** `inputs`: names of the declared inputs. Undefined if an extended directive may declare others. */
+/** Reads a title. `inputs` are the declared inputs, or undefined if an extended directive may declare others. */
 export function readTitle(
   element: Element,
   inputs: readonly string[] | undefined,
@@ -128,14 +128,14 @@ export function readTitle(
     if (isPath && (inputs?.includes(name) ?? true)) continue;
     const message = isPath
       ? `the title names the input ${quoted(name)}, which is not declared`
-      : 'a title may hold paths of `inputs` only, such as `${inputs.topic}`';
+      : 'a title may contain only paths of `inputs`, such as `${inputs.topic}`';
     const hint = isPath ? didYouMean(name, inputs ?? []) : undefined;
     findings.error('title_invalid', offset(at), message, hint);
   }
   return text === '' ? undefined : proseOf(element);
 }
 
-/** Returns the calls that the given `expect` elements list. */
+/** Returns the calls in these `expect` elements. */
 export function readExpect(
   elements: readonly (Element | undefined)[],
   findings: Findings,
@@ -148,7 +148,7 @@ export function readExpect(
     for (const name of ['tool', 'succeeds']) {
       if (attributeOf(call, name)?.value.trim() || hasTypo(call)) continue;
       const hint = `e.g. ${findings.words.attribute(name, name === 'tool' ? 'fs/read_file' : 'last')}`;
-      findings.error('expect_incomplete', call.at, `this call names no \`${name}\``, hint);
+      findings.error('expect_incomplete', call.at, `this call has no \`${name}\``, hint);
     }
     if (tool === '' || succeeds === undefined) continue;
     remember(`expect.${expected.length}`, attributeOf(call, 'tool')?.at);

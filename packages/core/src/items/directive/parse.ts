@@ -1,4 +1,4 @@
-// Parses the text of a file into a directive, with every finding that needs no other item.
+// Parses the text of a file as a directive and reports every problem that needs no other item.
 import { compact, hasErrors } from '../../base/index.ts';
 import { blankSignatureLine } from '../signature-line.ts';
 import type { Directive, DirectivePlaces, ParsedDirective } from './directive.ts';
@@ -42,16 +42,16 @@ interface DirectiveSource {
 
 const NO_DIRECTIVE = {
   directive_missing: [
-    'this file holds no directive',
+    'directive not found in this file',
     'write `<directive name="…" version="1.0.0">…</directive>`, or front matter with `name` and `version`',
   ],
   front_matter_unclosed: [
     'the front matter that starts here has no end',
-    'add a line `---` after it',
+    'add a line `---` after the front matter',
   ],
 } as const;
 
-/** Reads the directive in either form. Undefined if there is none. */
+/** Reads the directive in either form. Undefined, after a report, for a file without one. */
 function readSource(located: Located, findings: Findings): DirectiveSource | undefined {
   const { text } = findings;
   if (located.form === 'none') {
@@ -64,7 +64,7 @@ function readSource(located: Located, findings: Findings): DirectiveSource | und
       : { root: readYaml(located.start, located.end, findings), end: located.after };
   const another = findAnother(text, end);
   if (another !== undefined) {
-    const message = 'a file holds one directive; this is a second one';
+    const message = 'a file may contain one directive, and this is a second one';
     findings.error('directive_extra', another, message, 'move it into a file of its own');
   }
   return { root, around: textAround(text, located.lead, end) };
@@ -104,8 +104,8 @@ function build({ root, around }: DirectiveSource, findings: Findings): Directive
     findings: () => createFindings(content, file, words.form, Number.POSITIVE_INFINITY),
   };
   const metadata = childOf(root, 'metadata');
-  /** Reads a part. Undefined if it is absent. */
-  const read = <T>(element: Element | undefined, how: (given: Element, into: Findings) => T) =>
+  /** Reads a part of the directive. Undefined if the part is absent. */
+  const read = <T>(element: Element | undefined, how: (part: Element, into: Findings) => T) =>
     element && how(element, findings);
   const part = (name: string) => childOf(metadata, name);
   const text = (name: string) => proseOf(part(name));
@@ -148,7 +148,7 @@ function build({ root, around }: DirectiveSource, findings: Findings): Directive
   });
 }
 
-/** Returns the texts into which inputs are filled, with the location of each character. */
+/** Returns the texts whose placeholders are filled with inputs, with the location of each character. */
 function filledTexts(root: Element) {
   const steps = elementsOf(childOf(root, 'process') ?? root, 'step');
   const parts = steps.flatMap((step) => [
@@ -158,7 +158,7 @@ function filledTexts(root: Element) {
   return parts.map(sourceOf);
 }
 
-/** Never throws. Every problem is collected. `directive` is present if none of them is an error. */
+/** Parses a directive and collects every problem. Never throws. With an error the result has no `directive`. */
 export function parseDirective(content: string, file: string): ParsedDirective {
   if (content.length > MAX_LENGTH) {
     const findings = createFindings('', file);
@@ -169,7 +169,7 @@ export function parseDirective(content: string, file: string): ParsedDirective {
   const located = locateDirective(text);
   const findings = createFindings(text, file, located.form === 'yaml' ? 'yaml' : 'xml');
   const nul = text.indexOf('\0');
-  if (nul !== -1) findings.error('nul_byte', nul, 'the file holds a NUL byte; is it really text');
+  if (nul !== -1) findings.error('nul_byte', nul, 'the file has a NUL byte, so it is not text');
   const source = readSource(located, findings);
   if (!source) return { diagnostics: findings.list() };
   survey(source.root, findings);

@@ -1,4 +1,4 @@
-// Reads permissions, and writes them in both forms for hints that can be pasted and for printing.
+// Reads permissions, and writes them in both forms for hints and for printed directives.
 import { compact, globProblem } from '../../base/index.ts';
 import {
   type CategoryFilter,
@@ -52,10 +52,10 @@ export function grantLine(
   return permission && permissionText(permission, form);
 }
 
-/** Entries are checked here as they are written. `trust` decides which grants they give. */
+/** Attributes that must be valid globs. `trust` decides which grants the entries give. */
 const GLOBS = ['path', 'id'] as const;
 
-/** Returns one list for `a,b`, `a, b` and repeated tags. */
+/** Returns the entries of lists such as `a,b` and `a, b` in one or several tags. */
 export const splitList = (elements: readonly Element[]): { text: string; at: Element }[] =>
   elements.flatMap((element) =>
     proseOf(element)
@@ -64,17 +64,17 @@ export const splitList = (elements: readonly Element[]): { text: string; at: Ele
       .map((text) => ({ text, at: element })),
   );
 
-/** Returns the missing part, and a valid permission as an example. */
+/** Returns the missing part of a permission, with a valid one as an example. Undefined for a complete one. */
 function shapeProblem(permission: Permission): [message: string, example: Permission] | undefined {
   const { verb, resource, path, id, action } = permission;
   if (resource === '') {
-    return ['names no `resource`', { verb, resource: 'filesystem', path: 'src/**' }];
+    return ['has no `resource`', { verb, resource: 'filesystem', path: 'src/**' }];
   }
   if (resource === 'filesystem' && path === undefined) {
-    return ['for the filesystem names no `path`', { ...permission, path: 'src/**' }];
+    return ['for the filesystem has no `path`', { ...permission, path: 'src/**' }];
   }
   if (resource === 'tool' && id === undefined && action === undefined) {
-    return ['for a tool names no `id`', { ...permission, id: 'shell/bash' }];
+    return ['for a tool has no `id`', { ...permission, id: 'shell/bash' }];
   }
   return undefined;
 }
@@ -98,7 +98,7 @@ function readEntry(element: Element, findings: Findings): Permission {
   }
   for (const name of GLOBS) {
     const glob = permission[name];
-    // Paths out of the project are checked where the level of the item is known.
+    // Another check, which has the level of the item, checks paths out of the project.
     const isOutside = name === 'path' && permission.resource === 'project';
     const wrong = glob === undefined || isOutside ? undefined : globProblem(glob);
     if (wrong === undefined) continue;
@@ -131,7 +131,7 @@ export function readPermissions(element: Element, findings: Findings): Permissio
     .map((entry) => readEntry(entry, findings));
   const orchestration = childOf(element, 'orchestration');
   if (orchestration && !attributeOf(orchestration, 'enabled') && !hasTypo(orchestration)) {
-    const message = `${words.tag('orchestration')} does not say whether spawning is allowed`;
+    const message = `${words.tag('orchestration')} has no \`enabled\``;
     const hint = `add ${words.attribute('enabled', 'true')} or ${words.attribute('enabled', 'false')}`;
     findings.error('permission_invalid', orchestration.at, message, hint);
   }

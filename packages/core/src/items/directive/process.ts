@@ -1,4 +1,4 @@
-// `<process>`: steps for a model, or one script for the interpreter.
+// Reads `<process>`, which contains steps for a model or one script for the interpreter.
 import { compact } from '../../base/index.ts';
 import type { DirectiveProcess, DirectiveScript, Step } from './directive.ts';
 import {
@@ -24,7 +24,7 @@ const textOf = (element: Element | undefined): string | undefined => proseOf(ele
 const verbatim = (element: Element): string =>
   element.yaml ? `\n${textIn(element)}\n` : textIn(element);
 
-/** Returns a step's own text with its opaque parts. */
+/** Returns a step's own text, including its opaque parts. Undefined if it is empty. */
 function stepText(step: Element): string | undefined {
   const parts = step.children.flatMap((child) => {
     if (child.kind === 'text') return [child.text];
@@ -65,8 +65,8 @@ export function readProcess(element: Element, findings: Findings): DirectiveProc
   }
   const mode = readChoice(element, 'mode', MODES, findings) ?? 'free';
   if (script && mode === 'plan') {
-    const message = 'a script is done as it is written: no plan is made of it';
-    findings.warning('process_mode', script.at, message, 'leave the mode out');
+    const message = 'the mode `plan` has no effect on a script';
+    findings.warning('process_mode', script.at, message, 'remove the mode');
   }
   const names = new Set<string>();
   const read = steps.map((step) => {

@@ -1,32 +1,32 @@
-// The table of tags and attributes of a directive. The XML reader, the YAML reader and the search for
-// unknown names all use it, so the two forms stay equal.
+// Defines the table of tags and attributes of a directive. The XML reader, the YAML reader and the check of
+// names all use the table, so that the two forms stay equal.
 import { PERMISSION_FIELDS } from '../../trust/index.ts';
 
 export interface Shape {
   readonly attributes: readonly string[];
-  /** Attributes that are listed only because a later rule explains their removal. */
+  /** Removed attributes. The reader accepts them, because another rule reports their removal. */
   readonly retired?: readonly string[];
   readonly children: Readonly<Record<string, Shape>>;
-  /** The shape of children with other names. Absent: other names are unknown. */
+  /** Shape of children with other names. Absent: other names are invalid. */
   readonly any?: Shape;
   readonly text?: boolean;
-  /** `decoded`: text up to the closing tag with entities decoded. `verbatim`: without decoding. */
+  /** Reads text up to the closing tag. `decoded`: with decoded entities. Absent: the content is parsed. */
   readonly raw?: 'decoded' | 'verbatim';
-  /** True if it may occur several times. In YAML it is a list. */
+  /** True if the element may occur several times. In YAML it is a list. */
   readonly repeat?: boolean;
-  /** In YAML a list directly under the name contains elements of this name. */
+  /** Name of the elements in a YAML list directly under the name. Absent: such a list is invalid. */
   readonly list?: string;
-  /** In YAML a list directly under the name contains mappings from tag to content. */
+  /** True if a YAML list directly under the name contains mappings from tag to content. */
   readonly mixed?: boolean;
-  /** Keys that mean the text in YAML, besides `text`. */
+  /** Keys of the element's text in YAML, besides `text`. */
   readonly textKeys?: readonly string[];
-  /** Keys that YAML accepts for a child, such as the plural. */
+  /** Children by further keys that YAML accepts for them, such as the plural. */
   readonly aliases?: Readonly<Record<string, string>>;
-  /** Keys that YAML accepts for an attribute of a child, named like the resulting field. */
+  /** Attributes of children by further keys that YAML accepts for them, such as the name of the resulting field. */
   readonly flat?: Readonly<Record<string, readonly [child: string, attribute: string]>>;
-  /** True for any content that is read as data: hook inputs, context. */
+  /** True for an element whose content is read as data, such as hook inputs and context. */
   readonly free?: boolean;
-  /** True for a removed element, whose content is not checked: one rule reports all of it. */
+  /** True for a removed element. Its content is not checked, because one rule reports the whole element. */
   readonly gone?: boolean;
 }
 
@@ -36,7 +36,7 @@ const TEXT = shape({ text: true });
 const TEXTS = shape({ text: true, repeat: true });
 const VERBATIM = shape({ text: true, raw: 'verbatim', repeat: true });
 const WHEN = shape({ text: true, raw: 'decoded' });
-/** Elements that are opaque wherever they occur. */
+/** Elements whose text is never parsed. */
 const OPAQUE: Record<string, Shape> = { template: VERBATIM, example: VERBATIM, raw: VERBATIM };
 const FREE = shape({ free: true, text: true, repeat: true });
 const FREE_PART = shape({ free: true, text: true });
@@ -45,7 +45,7 @@ const PERMISSION = shape({ attributes: PERMISSION_FIELDS, repeat: true });
 const FILTER = { allow_categories: TEXTS, deny_categories: TEXTS, deny_directives: TEXTS };
 const FIELD = { text: true, textKeys: ['description'], repeat: true };
 
-/** Named values: each is a tag with the attribute `name`, or a tag of that name. */
+/** Returns the shape of named values: each is a tag with the attribute `name`, or a tag of that name. */
 const fields = (tag: string, attributes: string[], others: Shape['children'] = {}): Shape =>
   shape({
     list: tag,
@@ -53,7 +53,7 @@ const fields = (tag: string, attributes: string[], others: Shape['children'] = {
     any: shape({ ...FIELD, attributes }),
   });
 
-/** A list of tags of one name. */
+/** Returns the shape of a list of tags with one name. */
 const listed = (tag: string, parts: Partial<Shape>): Shape =>
   shape({ list: tag, children: { [tag]: shape({ ...parts, repeat: true }) } });
 
@@ -156,7 +156,7 @@ export const takesAttribute = ({ attributes, retired }: Shape, name: string): bo
 const own = <T>(table: Readonly<Record<string, T>>, name: string): T | undefined =>
   Object.hasOwn(table, name) ? table[name] : undefined;
 
-/** Returns the shape of a child by its name. Undefined if the parent does not have that name. */
+/** Returns the shape of a child by its name. Undefined if the parent has no such child. */
 export function childShape(parent: Shape | undefined, name: string): Shape | undefined {
   if (parent === undefined) return undefined;
   const childEntry = own(parent.children, name);
@@ -165,7 +165,7 @@ export function childShape(parent: Shape | undefined, name: string): Shape | und
   return parent.any;
 }
 
-/** Returns the tag under which a misplaced tag belongs, if exactly one has it. */
+/** Returns the tag that a misplaced tag belongs to. Undefined unless exactly one tag has such a child. */
 export function homeOf(name: string): string | undefined {
   const homes: string[] = [];
   const seek = (tag: string, { children }: Shape): void => {

@@ -1,5 +1,5 @@
-// Walks over the elements and reports what the table of shapes does not contain: unknown tags and
-// attributes, misplaced text, and tags that were never closed.
+// Walks over the elements and reports tags and attributes that the table of shapes does not contain,
+// misplaced text, and tags that are never closed.
 import { didYouMean, nearest } from '../../base/index.ts';
 import { type Element, elementsOf } from './element.ts';
 import { offsetIn } from './entities.ts';
@@ -12,7 +12,7 @@ function attributeHint(name: string, shape: Shape): string | undefined {
   if (near !== undefined) return near;
   if (Object.hasOwn(shape.children, name)) return `write it as a tag: \`<${name}>…</${name}>\``;
   const validNames = shape.attributes.map((attribute) => `\`${attribute}\``).join(', ');
-  return validNames === '' ? 'this tag takes no attributes' : `known here: ${validNames}`;
+  return validNames === '' ? 'this tag has no attributes' : `use ${validNames}`;
 }
 
 function tagHint(element: Element, parent: Element, { words }: Findings): string {
@@ -31,8 +31,8 @@ function tagHint(element: Element, parent: Element, { words }: Findings): string
   }
   if (text && words.form === 'xml') return 'write `&lt;` if it is meant as text';
   return validNames.length === 0
-    ? `${words.tag(parent.name)} takes no other ${words.tagKind}s`
-    : `known here: ${validNames.map((name) => `\`${name}\``).join(', ')}`;
+    ? `${words.tag(parent.name)} cannot contain ${words.tagKind}s`
+    : `use ${validNames.map((name) => `\`${name}\``).join(', ')}`;
 }
 
 export function survey(root: Element, findings: Findings): void {

@@ -1,5 +1,5 @@
 // Reads one opening tag with its attributes. Mistakes are listed and skipped. The returned end is always
-// further on, so a file is read once from front to back.
+// after the start, so that a file is read once from front to back.
 import type { Attribute } from './element.ts';
 import { decodeEntities } from './entities.ts';
 import { quoted } from './findings.ts';
@@ -18,7 +18,7 @@ interface TagProblem {
 export interface Tag {
   readonly name: string;
   readonly attributes: Attribute[];
-  /** Problems that are not reported yet, because a bad tag may be prose. */
+  /** Problems that are not reported yet, because an invalid tag may be prose. */
   readonly problems: readonly TagProblem[];
   readonly selfClosing: boolean;
   /** False: another `<` or the end of the file came before `>`. */
@@ -38,7 +38,7 @@ function skipBlanks(text: string, at: number): number {
   return BLANKS.lastIndex;
 }
 
-/** Reads the value after `=`. A quote that is never closed ends at its line. */
+/** Reads the value after `=`. A value whose quote is never closed ends with its line. */
 function valueAt(text: string, at: number): { value: string; end: number; problem?: string } {
   const quote = text[at];
   if (quote !== '"' && quote !== "'") {
@@ -60,13 +60,13 @@ function valueAt(text: string, at: number): { value: string; end: number; proble
   return { value, end: at + 1 + value.length, problem: `has no closing ${quote}` };
 }
 
-/** `at` is the offset of `<`, which a name must follow. */
+/** Reads the tag whose `<` is at `at`. A name must follow the `<`. */
 export function readTag(text: string, at: number): Tag {
   const name = nameAt(text, at + 1) as string;
   const attributes: Attribute[] = [];
   const problems: TagProblem[] = [];
   const names = new Set<string>();
-  const done = (end: number, selfClosing = false, finished = true): Tag => ({
+  const tag = (end: number, selfClosing = false, finished = true): Tag => ({
     name,
     attributes,
     problems,
@@ -75,8 +75,8 @@ export function readTag(text: string, at: number): Tag {
     end,
   });
   const garbage = (place: number): void => {
-    const [tagText, found] = [quoted(name).slice(1, -1), quoted(text[place] ?? '')];
-    const message = `expected \`name="value"\` or \`>\` in tag \`<${tagText}>\`, found ${found}`;
+    const [tagText, character] = [quoted(name).slice(1, -1), quoted(text[place] ?? '')];
+    const message = `expected \`name="value"\` or \`>\` in tag \`<${tagText}>\`, found ${character}`;
     // Only the first problem counts, because one mistake makes several invalid parts.
     if (problems.length === 0) problems.push({ code: 'attribute_syntax', at: place, message });
   };
@@ -84,9 +84,9 @@ export function readTag(text: string, at: number): Tag {
   let i = at + 1 + name.length;
   for (;;) {
     i = skipBlanks(text, i);
-    if (i >= text.length || text[i] === '<') return done(i, false, false);
-    if (text[i] === '>') return done(i + 1);
-    if (text[i] === '/' && text[i + 1] === '>') return done(i + 2, true);
+    if (i >= text.length || text[i] === '<') return tag(i, false, false);
+    if (text[i] === '>') return tag(i + 1);
+    if (text[i] === '/' && text[i + 1] === '>') return tag(i + 2, true);
     const key = nameAt(text, i);
     if (key === undefined) {
       garbage(i++);
@@ -97,7 +97,7 @@ export function readTag(text: string, at: number): Tag {
       // This tag has a reported problem already.
     } else if (problem) problems.push(problem);
     else if (names.has(key)) {
-      const message = `attribute ${quoted(key)} is given twice`;
+      const message = `attribute ${quoted(key)} occurs twice`;
       problems.push({ code: 'attribute_duplicate', at: i, message });
     } else if (attributes.length >= MAX_ATTRIBUTES) garbage(i);
     if (value !== undefined && !names.has(key) && attributes.length < MAX_ATTRIBUTES) {
@@ -108,7 +108,7 @@ export function readTag(text: string, at: number): Tag {
   }
 }
 
-/** Returns the attribute `key` at `at`. An attribute may have no value. */
+/** Returns the value and the end of the attribute `key` at `at`. An attribute without a value is a problem. */
 function attributeAt(
   text: string,
   at: number,

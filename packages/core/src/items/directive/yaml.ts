@@ -1,5 +1,5 @@
-// Reads the YAML form into the same elements as the XML form. One rule covers it: a tag or attribute is
-// a key, a repeated tag a list, the text beside attributes the key `text`.
+// Reads the YAML form into the same elements as the XML form. A tag or attribute is a key, a repeated tag is
+// a list, and the text beside attributes is the key `text`.
 import {
   createLines,
   isObject,
@@ -14,10 +14,10 @@ import type { TextPiece } from './entities.ts';
 import { type Findings, type LazyOffset, offsetOf, quoted } from './findings.ts';
 import { childShape, DIRECTIVE, METADATA, type Shape, takesAttribute } from './shape.ts';
 
-/** No real directive has more. Finding the locations of more would take too long. */
+/** Maximum number of entries per list. Real directives have fewer, and the locations of more would take too long. */
 const MAX_ITEMS = 1000;
 
-/** Real front matter is a hundred times shorter. The bound protects against untrusted files. */
+/** Maximum length of front matter, against untrusted files. Real front matter is a hundred times shorter. */
 const MAX_LENGTH = 512 * 1024;
 
 type Scalar = string | number | boolean | null;
@@ -35,7 +35,7 @@ const isScalar = (value: Json): value is Scalar => typeof value !== 'object' || 
 const scalarText = (value: Scalar): string => (value === null ? '' : String(value));
 const nameOf = ({ step }: Location): string => quoted(String(step));
 
-/** Free content keeps its lists and objects. Scalars are text, as they are between tags. */
+/** Returns free content with its lists and objects. Scalars become text, as they are between tags. */
 function freeData(value: Json): Json {
   if (isScalar(value)) return scalarText(value);
   if (Array.isArray(value)) return value.map(freeData);
@@ -44,14 +44,14 @@ function freeData(value: Json): Json {
   return result;
 }
 
-/** Returns where the characters of a scalar begin: after its quote, or on the line after `|`. */
+/** Returns the offset of a scalar's first character: after its quote, or on the line after `|`. */
 function contentStart(text: string, at: number, value: string): number {
   const mark = text[at];
   if (mark === '"' || mark === "'") return at + 1;
   if (mark !== '|' && mark !== '>') return at;
   const newline = text.indexOf('\n', at);
-  const found = text.indexOf((value.split('\n')[0] ?? '').trim(), newline + 1);
-  return newline === -1 || found === -1 ? at : found;
+  const start = text.indexOf((value.split('\n')[0] ?? '').trim(), newline + 1);
+  return newline === -1 || start === -1 ? at : start;
 }
 
 function textPiece({ findings, place }: Location, value: Scalar): TextPiece {
@@ -73,12 +73,12 @@ function wrong(spot: Location, expected: string): void {
 
 function bounded<T>(spot: Location, items: T[]): T[] {
   if (items.length <= MAX_ITEMS) return items;
-  const message = `${nameOf(spot)} may hold at most ${MAX_ITEMS} items, not ${items.length}`;
+  const message = `${nameOf(spot)} may contain at most ${MAX_ITEMS} items, not ${items.length}`;
   spot.findings.error('too_large', spot.place('key'), message);
   return items.slice(0, MAX_ITEMS);
 }
 
-/** Returns an attribute as text. The two attributes with structured values are serialised. */
+/** Returns an attribute as text. Only `default` and `enum` may have structured values. */
 function attributeText(name: string, value: Json): string | undefined {
   if (isScalar(value)) return scalarText(value);
   if (name === 'default') return JSON.stringify(value);
@@ -93,7 +93,7 @@ function addAttribute(spot: Location, to: Attribute[], name: string, value: Json
   else to.push({ name, value: text, at: spot.place('key') });
 }
 
-/** Returns the children for a key: one, or one for each item of a list. */
+/** Returns the children for a key: one, or one for each item of a list if the child may repeat. */
 function childrenOf(
   spot: Location,
   name: string,
@@ -104,7 +104,7 @@ function childrenOf(
   return bounded(spot, value).map((item, index) => build(spot.below(index), name, item, shape));
 }
 
-/** Returns an item of a list under a container: `- read: {…}`, or the fields of the usual child. */
+/** Returns the elements of a list item under a container: `- read: {…}`, or the fields of the container's child. */
 function listItem(spot: Location, item: Json, shape: Shape): Element[] {
   const keys = isObject(item) ? Object.keys(item) : [];
   const only = keys.length === 1 ? (keys[0] ?? '') : undefined;
@@ -174,7 +174,7 @@ function build(spot: Location, name: string, value: Json, shape: Shape | undefin
   return element;
 }
 
-/** Metadata may be at the top level, because front matter needs no extra level. */
+/** Builds the directive. Metadata may be at the top level, because front matter needs no extra level. */
 function buildRoot(spot: Location, value: JsonObject): Element {
   const [own, hoisted]: [JsonObject, JsonObject] = [{}, {}];
   for (const [key, item] of Object.entries(value)) {

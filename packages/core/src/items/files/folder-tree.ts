@@ -1,6 +1,6 @@
-// The files of one root, updated folder by folder. Only names and stamps are read, and no file is
-// opened. Whatever the tree contains (links out of it, loops, pipes, endless folders), the walk ends and
-// reports what it left out.
+// Lists the files of one root and updates the list folder by folder. The walk reads only names and stamps
+// and opens no file. It ends for any content (links out of the root, loops, pipes, endless folders) and
+// reports the entries that it left out.
 import { type Dirent, lstatSync, readdirSync, realpathSync, type Stats } from 'node:fs';
 import { type Diagnostic, errnoOf, isInside } from '../../base/index.ts';
 import { aboutFile, statsOf } from './item-file.ts';
@@ -10,10 +10,10 @@ export interface FileStamp {
   /** Path of the content: the path itself, or the target of a link inside of the root. */
   real: string;
   place: ItemPlace;
-  /** A new value whenever the content may have changed. */
+  /** Text that differs whenever the content may have changed. */
   mark: string;
   changed: number;
-  /** True if a watch on its folder does not report changes: a link, or a file with a second name elsewhere. */
+  /** True if a watch on the folder may miss changes: for a link, or a file with a second name elsewhere. */
   isElsewhere: boolean;
 }
 
@@ -26,8 +26,8 @@ const stampOf = (stats: Stats, real: string, place: ItemPlace, isLinked: boolean
 });
 
 /**
- * Returns an identity that distinguishes a folder from another one of the same name. Undefined without a
- * folder, or for a link.
+ * Returns an identity that distinguishes a folder from another one of the same name. Undefined for a
+ * missing folder or a link.
  */
 function folderIdentity(path: string): string | undefined {
   const stats = statsOf(path);
@@ -38,7 +38,7 @@ const isLink = (path: string): boolean => statsOf(path)?.isSymbolicLink() === tr
 
 const OUTSIDE = 'this link leads out of its root, so it is not followed';
 
-/** `root` is a real path, and paths are relative to it. Skipped entries are added to the list. */
+/** Reads entries of a root, which is a real path. Other paths are relative to it. Skipped entries are reported. */
 function createFolderLook(root: string) {
   function note(list: Diagnostic[], path: string, code: string, message: string, hint?: string) {
     const severity = code === 'symlink_folder' ? 'note' : 'warning';
@@ -67,7 +67,7 @@ function createFolderLook(root: string) {
         const target = lstatSync(real);
         return target.isFile() ? stampOf(target, real, place, true) : undefined;
       } catch (error) {
-        note(list, path, 'unreadable', `this cannot be looked at (${errnoOf(error)})`);
+        note(list, path, 'unreadable', `the file cannot be read (${errnoOf(error)})`);
         return undefined;
       }
     },
@@ -82,16 +82,16 @@ function createFolderLook(root: string) {
         return [];
       }
     },
-    /** Reports why a link to a folder is not followed. Other links are ignored. */
+    /** Reports why a link to a folder is not followed. Reports nothing for a link to a file. */
     linkedFolder(path: string, list: Diagnostic[]): void {
       try {
         const real = realpathSync(`${root}/${path}`);
         if (!lstatSync(real).isDirectory()) return;
         if (isInside(real, root)) {
-          note(list, path, 'symlink_folder', 'this folder is read where it really is, not here');
+          note(list, path, 'symlink_folder', 'the target of this link is read under its real path');
         } else note(list, path, 'symlink_outside', OUTSIDE, 'copy the folder instead');
       } catch {
-        note(list, path, 'unreadable', 'this link leads nowhere');
+        note(list, path, 'unreadable', 'the target of this link cannot be read');
       }
     },
   };
@@ -111,7 +111,7 @@ interface Folder {
   diagnostics: Diagnostic[];
 }
 
-/** Returns how the library treats an entry of a folder. */
+/** Returns the stamp of an item's file, or `folder` for a folder to read. Undefined: the entry is skipped. */
 function judge(
   entry: Dirent,
   path: string,
@@ -133,7 +133,7 @@ function judge(
   return look.file(path, list);
 }
 
-/** Files by path relative to the root, with `/`. Reports new, removed and changed ones. */
+/** Stores files by their path relative to the root, with `/`. Calls `onChange` for each difference. */
 function createFileMap(onChange: (path: string, stamp: FileStamp | undefined) => void) {
   const files = new Map<string, FileStamp>();
   function set(path: string, stamp: FileStamp | undefined): void {
@@ -146,8 +146,8 @@ function createFileMap(onChange: (path: string, stamp: FileStamp | undefined) =>
 }
 
 /**
- * `root` is a real path. `onChange` gets every file that is new, removed or has another stamp. `extra`:
- * single files outside of the item folders, from their path under the root to the absolute path.
+ * Creates the list of files under `root`, a real path. `onChange` is called for every file that is new,
+ * removed or changed. `extra` maps paths under the root to single files outside of the item folders.
  */
 export function createFolderTree(
   root: string,
@@ -156,7 +156,7 @@ export function createFolderTree(
 ) {
   const look = createFolderLook(root);
   const { files, set } = createFileMap(onChange);
-  /** Folders relative to the root, each of them listed. */
+  /** Listed folders by their path relative to the root. */
   const folders = new Map<string, Folder>();
   let topDiagnostics: Diagnostic[] = [];
   const identityOf = (folder: string) => folderIdentity(`${root}/${folder}`);
@@ -174,12 +174,12 @@ export function createFolderTree(
     const now: Folder = { identity, files: new Set(), folders: new Set(), diagnostics: [] };
     for (const entry of look.entries(folder, now.diagnostics)) {
       const path = `${folder}/${entry.name}`;
-      const found = judge(entry, path, look, now.diagnostics);
-      if (found === undefined) continue;
-      if (found === 'folder') now.folders.add(path);
+      const result = judge(entry, path, look, now.diagnostics);
+      if (result === undefined) continue;
+      if (result === 'folder') now.folders.add(path);
       else if (files.size < MAX_FILES || files.has(path)) {
         now.files.add(path);
-        set(path, found);
+        set(path, result);
       } else {
         const message = `more than ${MAX_FILES} files; the rest is not read`;
         look.note(now.diagnostics, path, 'too_many', message);
@@ -189,7 +189,7 @@ export function createFolderTree(
     return now;
   }
 
-  /** Lists these folders, and below them those that are new (or all). */
+  /** Lists these folders, and the new folders below them. With `isAll` it lists all folders below them. */
   function walk(from: Iterable<string>, isAll: boolean): void {
     const pending = [...from];
     for (let folder = pending.pop(); folder !== undefined; folder = pending.pop()) {
@@ -199,15 +199,15 @@ export function createFolderTree(
       for (const path of before?.files ?? []) if (!now.files.has(path)) set(path, undefined);
       for (const below of before?.folders ?? []) if (!now.folders.has(below)) forget(below);
       for (const below of now.folders) {
-        const isKnown = folders.get(below)?.identity === identityOf(below);
-        if (isAll || !isKnown) pending.push(below);
+        const isUnchanged = folders.get(below)?.identity === identityOf(below);
+        if (isAll || !isUnchanged) pending.push(below);
       }
     }
   }
 
   /**
-   * Checks the entries that no watch inside of the item folders reports: single files, and the folders
-   * themselves.
+   * Checks the entries that no watch inside of the item folders reports: single files, and the item
+   * folders themselves.
    */
   function lookAtTop(): void {
     topDiagnostics = [];
@@ -215,7 +215,7 @@ export function createFolderTree(
     for (const folder of ITEM_FOLDERS) {
       if (identityOf(folder) !== undefined) continue;
       forget(folder);
-      // A link is not a folder, even in place of an item folder, because it could lead elsewhere.
+      // A link in place of an item folder is not read, because it could lead elsewhere.
       if (isLink(`${root}/${folder}`)) look.linkedFolder(folder, topDiagnostics);
     }
   }
@@ -235,7 +235,7 @@ export function createFolderTree(
     list(folder: string): void {
       if (folders.has(folder)) walk([folder], false);
     },
-    /** Checks the files whose changes a watch on the listed folders does not report. */
+    /** Checks the files whose changes a watch on the listed folders may miss. */
     restat(): void {
       lookAtTop();
       const isNew = (folder: string) => {

@@ -1,16 +1,16 @@
-// Finds the changed folders without a stamp of every file. Used only on Linux: there the kernel queues an event
-// before a write returns, so after two turns of the event loop all earlier changes are known. On other systems,
-// on network file systems and whenever a watch fails, the answer is "check everything".
+// Finds the changed folders without a stamp of every file. It works only on Linux, where the kernel queues an
+// event before a write returns, so that two turns of the event loop deliver all earlier changes. On other systems,
+// on network file systems and after a failed watch, the caller must check everything.
 import { type FSWatcher, statfsSync, watch } from 'node:fs';
 import { lastSegment } from '../../base/index.ts';
 
 export type FolderWatch = ReturnType<typeof createFolderWatch>;
 
-/** ext2-4, xfs, btrfs, tmpfs, overlayfs, zfs, f2fs, bcachefs: local, so every write passes this kernel. */
+/** Local file systems, whose writes all pass this kernel: ext2-4, xfs, btrfs, tmpfs, overlayfs, zfs, f2fs, bcachefs. */
 const LOCAL = new Set([
   0xef53, 0x58465342, 0x9123683e, 0x01021994, 0x794c7630, 0x2fc12fc1, 0xf2f52010, 0xca451a4e,
 ]);
-/** The kernel's queue has room for 16,384 events and drops the rest silently. */
+/** Number of events after which some may be lost: the kernel queues 16,384 events and drops the rest silently. */
 const MANY_EVENTS = 2000;
 
 export function canWatch(root: string): boolean {
@@ -24,9 +24,9 @@ export function canWatch(root: string): boolean {
 
 interface Watched {
   watcher: FSWatcher;
-  /** Identity of the watched folder; another folder can get the same name. */
+  /** Identity of the watched folder, because another folder can get the same name. */
   identity: string;
-  /** True after the folder was moved or removed: the watch may miss events. */
+  /** True if the watch may miss events, because the folder was moved or removed. */
   isStale: boolean;
 }
 
@@ -48,7 +48,7 @@ export function createFolderWatch(root: string) {
 
   function start(folder: string, identity: string): void {
     const own = lastSegment(folder);
-    // Not persistent, because a watch must never keep a command from ending.
+    // The watch is not persistent, because it must never keep a command from ending.
     const watcher = watch(`${root}/${folder}`, { persistent: false }, (event, name) => {
       events++;
       dirty.add(folder);
@@ -60,7 +60,7 @@ export function createFolderWatch(root: string) {
       dirty.add(folder);
     });
     watches.set(folder, watched);
-    // Changes between the listing and this moment would be missed.
+    // The folder is listed once more, because the watch misses changes before its start.
     dirty.add(folder);
   }
 

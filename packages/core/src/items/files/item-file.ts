@@ -36,7 +36,7 @@ export const aboutFile = (
   { severity = 'error', hint }: { severity?: Severity; hint?: string | undefined } = {},
 ): Diagnostic => compact<Diagnostic>({ file, line: 1, column: 1, code, severity, message, hint });
 
-/** No real item is larger. A larger file is reported and not read. */
+/** Maximum size of an item, which no real item exceeds. A larger file is reported and not read. */
 export const MAX_ITEM_BYTES = 256 * 1024;
 
 export type FileText = { text: string } | { problem: { code: string; message: string } };
@@ -44,7 +44,7 @@ export type FileText = { text: string } | { problem: { code: string; message: st
 const problem = (code: string, message: string): FileText => ({ problem: { code, message } });
 
 function decode(bytes: Buffer): FileText {
-  if (bytes.includes(0)) return problem('nul_byte', 'the file holds a NUL byte, so it is not text');
+  if (bytes.includes(0)) return problem('nul_byte', 'the file has a NUL byte, so it is not text');
   try {
     return { text: new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes) };
   } catch {
@@ -52,7 +52,7 @@ function decode(bytes: Buffer): FileText {
   }
 }
 
-/** Never throws. `path` must not be a symlink: resolve it first. */
+/** Reads a text file, or returns its problem. Never throws. `path` must be resolved, because no link is followed. */
 export function readItemFile(path: string, max = MAX_ITEM_BYTES): FileText {
   const read = readRegularFile(path, { max });
   return 'bytes' in read ? decode(read.bytes) : read;
@@ -61,14 +61,14 @@ export function readItemFile(path: string, max = MAX_ITEM_BYTES): FileText {
 /** Returns the real path of a file or folder. Undefined if it does not exist. */
 export function realOf(path: string): string | undefined {
   try {
-    // Most requested paths do not exist, and an exception would be expensive.
+    // Most requested paths do not exist, and an exception for each would be slow.
     return statSync(path, { throwIfNoEntry: false }) && realpathSync.native(path);
   } catch {
     return undefined;
   }
 }
 
-/** Returns the stats of the name itself, also of a link. Undefined if it cannot be read. */
+/** Returns the stats of a path, for a link those of the link itself. Undefined if they cannot be read. */
 export function statsOf(path: string): Stats | undefined {
   try {
     return lstatSync(path, { throwIfNoEntry: false });
@@ -83,7 +83,7 @@ export const isFolder = (path: string): boolean => statsOf(path)?.isDirectory() 
 /** Returns the real path of the longest existing part, where a new file would be created. */
 export function realAncestor(path: string): string | undefined {
   for (let at = path; ; at = dirname(at)) {
-    // The name exists, maybe as a broken link. No file may be created through it.
+    // The path exists, maybe as a broken link, through which no file may be created.
     if (statsOf(at)) return realOf(at);
     if (at === dirname(at)) return undefined;
   }
@@ -107,7 +107,7 @@ export function jsonIn(read: FileText | undefined): Json | undefined {
   return parsed?.ok ? parsed.output : undefined;
 }
 
-/** Writes a file completely and flushed, or not at all. With `isNew` it never replaces a file. */
+/** Writes and flushes a file completely, or not at all. With `isNew` it fails for an existing file. */
 export function putFile(file: string, content: string, isNew: boolean): Outcome<null> {
   const draft = `${dirname(file)}/.${randomUUID()}.tmp`;
   try {
@@ -127,7 +127,7 @@ export function putFile(file: string, content: string, isNew: boolean): Outcome<
 
 export const trimmed = (value: unknown): string => (typeof value === 'string' ? value.trim() : '');
 
-/** Returns the fields of a YAML text with the fast reader or, if that is not sufficient, with the parser. */
+/** Returns the fields of a YAML text. Uses the parser only for a form that the fast reader does not support. */
 export function yamlFields(text: string, names: ReadonlySet<string>): (name: string) => unknown {
   const header = readYamlHeader(text, names);
   if (header) return (name) => header.get(name);

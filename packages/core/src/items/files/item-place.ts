@@ -1,4 +1,4 @@
-// Decides which files under a root are items, and their ids. Pure functions of paths.
+// Decides by their paths which files under a root are items, and which ids they have.
 import { type ItemKind, PLACES } from '../item-kinds.ts';
 
 export interface ItemPlace {
@@ -22,8 +22,8 @@ function skillId(path: string): string | undefined {
 }
 
 /**
- * Returns the item for a path relative to its root. Undefined if it is not one. `knowledge/a/SKILL.md`
- * is `a`, `skills/a/SKILL.md` is `skills/a`, `AGENTS.md` is `AGENTS`.
+ * Returns the item for a path relative to its root. Undefined if the file is not an item. The id of
+ * `knowledge/a/SKILL.md` is `a`, of `skills/a/SKILL.md` `skills/a`, and of `AGENTS.md` `AGENTS`.
  */
 export function itemPlace(path: string): ItemPlace | undefined {
   if (path === 'AGENTS.md') return { kind: 'knowledge', id: 'AGENTS' };
@@ -38,7 +38,7 @@ export function itemPlace(path: string): ItemPlace | undefined {
     if (inside === undefined || !extensions.some((extension) => inside.endsWith(extension))) {
       continue;
     }
-    // A README explains a folder to people; it is not a directive.
+    // A README explains a folder to people and is not a directive.
     if (kind === 'directive' && /(^|\/)README\.md$/i.test(inside)) return undefined;
     const id = withoutExtension(inside);
     return id === '' ? undefined : { kind, id };
@@ -46,7 +46,7 @@ export function itemPlace(path: string): ItemPlace | undefined {
   return undefined;
 }
 
-/** Letters of any script, digits and some marks: valid between the slashes of an id. */
+/** Matches a valid part of an id between slashes: letters of any script, digits and some marks. */
 const SEGMENT = /^[\p{L}\p{N}_@][\p{L}\p{N}_@.+ -]{0,127}$/u;
 
 /** Returns the problem of an id that a person or a model wrote. Undefined for a valid one. */
@@ -55,7 +55,7 @@ export function idProblem(id: string): string | undefined {
   if (id.length > 512) return 'is longer than 512 characters';
   const odd = id.split('/').find((part) => !SEGMENT.test(part) || /[. ]$/.test(part));
   if (odd === undefined) return undefined;
-  return `has the part \`${odd}\`; parts hold letters, digits, \`_\`, \`-\`, \`.\` and do not begin with a dot`;
+  return `has the invalid part \`${odd}\`; use letters, digits, \`_\`, \`-\` and \`.\`, and no dot at the start`;
 }
 
 /** Returns the path of a new item with this id, relative to its root. */

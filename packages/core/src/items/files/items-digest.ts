@@ -1,10 +1,10 @@
-// One digest of everything in a project that can affect a thread, the same on every machine with the
-// same files. Paths inside of the project and bytes count; the project's folder, times, order and owners
-// do not. It covers all of `.ai` except records of runs (a tool's module may read any file there),
-// `AGENTS.md`, and bundles that the project installs. It omits what belongs to a machine: the user's own
-// folder, whose items never shadow the project's, with its keys, providers and policy, and the
-// operator's. It omits the built-in bundle too, because an upgrade would otherwise strand every parked
-// thread; the format of the journal protects threads from incompatible versions.
+// Computes one digest of everything in a project that can affect a thread. The digest is the same on every
+// machine with the same files: paths inside of the project and bytes count, but not the project's folder,
+// times, order and owners. It covers all of `.ai` except records of runs (a tool's module may read any
+// file there), `AGENTS.md`, and bundles that the project installs. It omits the user's own folder, whose
+// items never shadow the project's, and the operator's folder, because they belong to a machine. It omits
+// the built-in bundle, because an upgrade would otherwise keep every parked thread from being resumed. The
+// format of the journal protects threads from incompatible versions.
 import { createHash, hash } from 'node:crypto';
 import { type Dirent, readdirSync } from 'node:fs';
 import { dirname, relative, sep } from 'node:path';
@@ -36,7 +36,7 @@ const MAX_FILES = 50_000;
 const MAX_BYTES = 64 * 1024 * 1024;
 
 interface DigestWalk {
-  /** Hash of the content by name in the digest. */
+  /** Hash of each file's content by the name of the file in the digest. */
   found: Map<string, string>;
   looked: Set<string>;
 }
@@ -46,7 +46,7 @@ const hashFile = (path: string): string => {
   return 'bytes' in read ? hash('sha256', read.bytes) : read.problem.code;
 };
 
-/** A link counts as its target, if that is in the folder too. */
+/** Returns the hash of a link's target. A target outside of the folder and a missing one have fixed hashes. */
 function hashLink(path: string, real: string): string {
   const target = realOf(path);
   if (target === undefined) return 'nothing';
@@ -65,7 +65,7 @@ function entriesOf(folder: string): Dirent[] {
   }
 }
 
-/** Adds everything in a folder (a real path) under `name`. */
+/** Adds every file of a folder (a real path) under `name`, except the names in `skips`. */
 function walk(into: DigestWalk, name: string, real: string, skips: ReadonlySet<string>): void {
   const pending: { at: string; path: string }[] = [{ at: real, path: name }];
   for (let next = pending.pop(); next !== undefined; next = pending.pop()) {
@@ -115,7 +115,7 @@ function walkProject(project: string, roots: readonly Root[]): DigestWalk {
   return into;
 }
 
-/** Returns `sha256:…` of the present content. Files are read again only if a stamp has changed. */
+/** Returns a function that returns `sha256:…` of the present content. It reads files only if a stamp has changed. */
 export function createItemsDigest(
   project: string,
   roots: () => readonly Root[],

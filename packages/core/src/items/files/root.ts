@@ -1,6 +1,6 @@
-// One root of the library: its present files. A small root is scanned at every call, a large one is
-// watched (see folder-watch.ts). If nothing has changed for a while, an imprint, which is the stamps of
-// all known names, shows with one `lstat` per name that nothing has changed since.
+// Tracks the present files of one root of the library. A small root is scanned at every call, and a large
+// one is watched (see `folder-watch.ts`). Once a root has been unchanged for a while, an imprint of the
+// stamps of all names proves with one `lstat` per name that it is still unchanged.
 import { lstatSync, readdirSync, type Stats } from 'node:fs';
 import { basename, dirname, resolve } from 'node:path';
 import { type Clock, type Diagnostic, isInside } from '../../base/index.ts';
@@ -11,7 +11,7 @@ import { aboutFile, realOf } from './item-file.ts';
 
 export type Imprint = NonNullable<ReturnType<typeof takeImprint>>;
 
-/** How long a second change can have the stamp of the first: file systems count seconds or ticks. */
+/** Returns the time in ms in which a second change can get the same stamp: file systems count seconds or ticks. */
 export const tick = (changed: number): number => (changed % 1000 === 0 ? 2000 : 50);
 
 const lookAt = (path: string): Stats | undefined => lstatSync(path, { throwIfNoEntry: false });
@@ -22,23 +22,23 @@ function isSame(before: Stats | undefined, now: Stats | undefined): boolean {
   return true;
 }
 
-// INVARIANT: a stamp is only ever trusted if it was old when it was taken, because a second change
-// within the same tick would keep it. The stamp of a link tells nothing about its target.
+// INVARIANT: only a stamp that was old when it was taken is ever trusted, because a second change within
+// the same tick would not change it. The stamp of a link does not depend on its target.
 const isSettled = (stats: Stats | undefined, now: number): boolean => {
   if (stats === undefined) return true;
   const changed = Math.max(stats.ctimeMs, stats.mtimeMs);
   return !stats.isSymbolicLink() && now - changed >= tick(changed);
 };
 
-/** True if the stamp of an examined folder would change when this name is created. */
-function isTold(path: string, looks: ReadonlyMap<string, Stats | undefined>): boolean {
+/** True if the creation of this name would change the stamp of an examined folder. */
+function covers(path: string, looks: ReadonlyMap<string, Stats | undefined>): boolean {
   for (let folder = dirname(path); ; folder = dirname(folder)) {
     if (looks.get(folder)?.isDirectory()) return true;
     if (lookAt(folder) !== undefined || folder === dirname(folder)) return false;
   }
 }
 
-/** Undefined if one of the stamps is not reliable. Missing names may be among the paths. */
+/** Returns the stamps of these paths. Undefined if one of them is not reliable. A path may be missing. */
 export function takeImprint(paths: Iterable<string>, now: number) {
   const looks = new Map<string, Stats | undefined>();
   try {
@@ -50,9 +50,9 @@ export function takeImprint(paths: Iterable<string>, now: number) {
   } catch {
     return undefined;
   }
-  const watched = [...looks].filter(([path, stats]) => stats !== undefined || !isTold(path, looks));
+  const watched = [...looks].filter(([path, stats]) => stats !== undefined || !covers(path, looks));
   return {
-    /** Returns true if every name certainly has its old stamp. */
+    /** True if every path certainly has its old stamp. */
     isCurrent(): boolean {
       try {
         for (const [path, before] of watched) {
@@ -71,20 +71,20 @@ export function takeImprint(paths: Iterable<string>, now: number) {
 export interface Root {
   source: Source;
   dir: string;
-  /** The package of an installed bundle. */
+  /** Name of the package of an installed bundle. Absent for other roots. */
   name?: string;
 }
 
 export type RootFiles = ReturnType<typeof createRootFiles>;
 
-/** Above this number of files, checking each one may cost more than a search. */
+/** Number of files above which a check of each file may take longer than a search. */
 const WATCH_ABOVE = 1000;
 const MAX_ATTEMPTS = 5;
-/** Folders of a root with data files, besides items. */
+/** Folders of a root that contain data files. */
 const DATA_FOLDERS = ['config', 'tools/capabilities', 'tools/llm'];
 const MAX_DATA_FILES = 100;
 
-/** Returns the names in a folder. Empty if it does not exist. */
+/** Returns the paths of the entries of a folder. Empty if it does not exist. */
 function namesIn(folder: string): string[] {
   if (!lookAt(folder)?.isDirectory()) return [];
   return readdirSync(folder).map((name) => `${folder}/${name}`);
@@ -96,33 +96,33 @@ interface Opened {
   tree: FolderTree;
   hasLooked: boolean;
   watch?: FolderWatch | undefined;
-  /** Number of attempts to watch. A failed one is repeated, because a folder may just have been removed. */
+  /** Remaining attempts to watch. A failed attempt is repeated, because it may be due to a folder's removal. */
   attempts: number;
-  /** The imprint from a time without changes. */
+  /** Imprint from the last scan that found no change. Absent: the next check must scan. */
   imprint?: Imprint | undefined;
 }
 
 interface Watching {
-  /** Roots with more files are watched. */
+  /** Number of files above which a root is watched. */
   watchAbove?: number | undefined;
   clock?: Pick<Clock, 'now'> | undefined;
 }
 
 const homeOf = (root: Root): string => resolve(root.dir, '..');
 
-/** `AGENTS.md` is beside a project's `.ai`, and may be inside of any root. */
+/** Returns the path of `AGENTS.md`: beside `.ai` for a project, and inside of any other root. */
 function extraFiles(root: Root, real: string) {
   const folder = root.source === 'project' ? (realOf(homeOf(root)) ?? dirname(real)) : real;
   return { 'AGENTS.md': { path: `${folder}/AGENTS.md`, within: folder } };
 }
 
-/** A project without `.ai` still has its `AGENTS.md`. */
+/** Returns the path of a missing `.ai` in a project, which may still have an `AGENTS.md`. Else undefined. */
 function emptyRoot(root: Root): string | undefined {
   const base = root.source === 'project' ? realOf(homeOf(root)) : undefined;
   return base === undefined ? undefined : `${base}/${basename(root.dir)}`;
 }
 
-/** Starts watching a large root, including folders that are new since then. */
+/** Watches a large root, including folders that appear while the watch starts. */
 function follow(at: Opened, watchAbove: number): void {
   if (!at.watch) {
     const isLarge = at.tree.files.size > watchAbove;
@@ -152,7 +152,7 @@ function look(at: Opened, watchAbove: number): void {
   if (at.watch) follow(at, watchAbove);
 }
 
-/** Returns every name whose change matters. Undefined if stamps of the names are not sufficient. */
+/** Returns every path whose change matters. Undefined if the stamps of the paths are not sufficient. */
 function namesOf(root: Root, { real, tree }: Opened, watchAbove: number): string[] | undefined {
   const files = [...tree.files].filter(([path]) => path !== 'AGENTS.md');
   if (real !== root.dir || files.length > watchAbove) return undefined;
@@ -169,7 +169,7 @@ function namesOf(root: Root, { real, tree }: Opened, watchAbove: number): string
   ];
 }
 
-/** Taken before a scan. It counts if the scan then finds no change. */
+/** Returns an imprint, which the caller takes before a scan and keeps if the scan finds no change. */
 function imprintOf(root: Root, at: Opened, now: number, watchAbove: number): Imprint | undefined {
   if (!canWatch(realOf(at.real) ?? dirname(at.real))) return undefined;
   try {
@@ -182,13 +182,13 @@ function imprintOf(root: Root, at: Opened, now: number, watchAbove: number): Imp
 
 export function createRootFiles(
   root: Root,
-  tell: (path: string, stamp: FileStamp | undefined) => void,
+  notify: (path: string, stamp: FileStamp | undefined) => void,
   { clock, watchAbove = WATCH_ABOVE }: Watching = {},
 ) {
   let changes = 0;
-  const onChange: typeof tell = (path, stamp) => {
+  const onChange: typeof notify = (path, stamp) => {
     changes += 1;
-    tell(path, stamp);
+    notify(path, stamp);
   };
   let opened: Opened | undefined;
   let outside: Diagnostic | undefined;
@@ -199,7 +199,7 @@ export function createRootFiles(
     opened = undefined;
   }
 
-  /** A project's `.ai` may not be a link to elsewhere. A person's own `~/.ai` may. */
+  /** False if a project's `.ai` is a link to elsewhere, which is reported. A person's own `~/.ai` may be a link. */
   function mayFollow(real: string): boolean {
     const base = realOf(homeOf(root));
     outside = undefined;
@@ -229,8 +229,8 @@ export function createRootFiles(
     const before = clock && imprintOf(root, at, clock.now(), watchAbove);
     const count = changes;
     look(at, watchAbove);
-    const isKnown = [...at.tree.folders.keys()].every((path) => before?.has(`${at.real}/${path}`));
-    if (changes === count && isKnown) at.imprint = before;
+    const isWhole = [...at.tree.folders.keys()].every((path) => before?.has(`${at.real}/${path}`));
+    if (changes === count && isWhole) at.imprint = before;
   }
 
   function isCurrent(): boolean {
@@ -244,8 +244,8 @@ export function createRootFiles(
     /** Returns the real path of the root. Undefined if it does not exist or is a refused link. */
     real: () => (opened ?? open())?.real,
     /**
-     * Returns true if certainly nothing under the root has changed since the last refresh, including
-     * data files.
+     * True if certainly no item and no data file under the root has changed since the last refresh.
+     * False in doubt.
      */
     isCurrent,
     /** Scans for changes. Returns true if there were none. */
@@ -255,7 +255,7 @@ export function createRootFiles(
       if (now === undefined) close();
       opened = now;
       if (now?.watch?.isOn()) await drainEvents();
-      // Another refresh may have closed it in between.
+      // Another refresh may have closed the root while this one waited.
       if (now && opened === now) lookAgain(now);
       return false;
     },
@@ -264,7 +264,7 @@ export function createRootFiles(
       opened = open();
       if (opened) lookAgain(opened);
     },
-    /** Ends the watch. Later refreshes scan everything. */
+    /** Ends the watch. Later refreshes scan the whole root. */
     unwatch(): void {
       if (!opened) return;
       opened.watch?.close();

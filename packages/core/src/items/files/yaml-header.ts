@@ -1,10 +1,10 @@
 // Reads top-level fields of a YAML text without parsing it. A search reads names and descriptions of ten
-// thousand files, and a document tree for each would take seconds. Only plain one-line forms are read.
-// For anything else the answer is undefined, and the caller parses.
+// thousand files, and a document tree for each would take seconds. Only plain one-line forms are
+// supported. For any other form the result is undefined, and the caller parses the text.
 
 const FIELD = /^([A-Za-z_]+):(?:[ \t]+([^]*))?\r?$/;
 const QUOTED = /^(?:"([^"\\]*)"|'((?:[^']|'')*)')(?:[ \t]+#.*)?$/;
-/** Words that YAML parses as something other than text, and marks that begin other forms. */
+/** Matches words that YAML does not parse as text, and marks that begin other forms. */
 const SPECIAL = /^(?:true|false|null|~|[-+.]?\d.*|[-?:][ \t].*|[-?:]|[[\]{}|>&*!%@`"'#,].*)$/i;
 
 function scalar(text: string): string | undefined {
@@ -26,11 +26,11 @@ export function readYamlHeader(text: string, names: ReadonlySet<string>) {
   const fields = new Map<string, string | readonly string[]>();
   const lines = text.split('\n');
   for (const [index, line] of lines.entries()) {
-    // Quoted keys, documents and tabs are rare at the top level and not supported here.
+    // Quoted keys, document marks and tabs are rare at the top level and not supported.
     if (/^(?:["'?%\t{[]|---|\.\.\.)/.test(line)) return undefined;
     const [, name, value] = FIELD.exec(line) ?? [];
     if (name === undefined || !names.has(name)) continue;
-    // Blank lines belong to a text that continues after them.
+    // A text can continue after blank lines, so the next line with content decides.
     const next = lines.slice(index + 1).find((line) => /[^ \t\r]/.test(line)) ?? '';
     const continued = /^[ \t]+[^ \t#]/.test(next);
     const plainValue = (value ?? '').trim();

@@ -1,5 +1,5 @@
-// Checks what is exposed to MCP clients among the other items: duplicate names, addresses with variables
-// that no parameter takes, and directives that cannot be a thread.
+// Checks items that are exposed to MCP clients. It reports duplicate names, addresses with variables that no
+// parameter takes, and directives that cannot be a thread.
 import { type Diagnostic, getOwn, listAt, objectAt, type RulePlace } from '../../base/index.ts';
 import { canSpawn, type Directive } from '../directive/directive.ts';
 import { uriVariables } from '../expose.ts';
@@ -16,12 +16,12 @@ export function checkCollisions(item: Item, groups: () => ReadonlyMap<string, re
     .get(key)
     ?.filter(({ kind, id }) => kind !== item.kind || id !== item.id);
   return (others ?? []).slice(0, 1).map((other): Diagnostic => {
-    const message = `the MCP ${key} is also \`${other.id}\`: neither is served`;
-    return aboutFile(item.file, 'expose_collision', message, { hint: 'give one of them a `name`' });
+    const message = `the MCP ${key} is also \`${other.id}\`, so neither is served`;
+    return aboutFile(item.file, 'expose_collision', message, { hint: 'change the `name` of one' });
   });
 }
 
-/** A directive that is exposed as a tool becomes a thread. */
+/** Reports a directive that is exposed as a tool, which starts a thread, and that cannot be a thread. */
 export function checkExposedDirective(
   directive: Directive | undefined,
   file: string,
@@ -29,11 +29,11 @@ export function checkExposedDirective(
   if (directive?.expose?.mcp !== 'tool') return [];
   const { missing } = canSpawn(directive);
   if (missing.length === 0) return [];
-  const message = `as an MCP tool it starts a thread, and it has no ${missing.join(', no ')}`;
+  const message = `an MCP tool starts a thread, but this directive has no ${missing.join(', no ')}`;
   return [aboutFile(file, 'expose_invalid', message)];
 }
 
-/** Returns names and types of a tool's parameters. */
+/** Returns the names and types of the parameters that the chain of a tool takes. */
 function takenBy(links: readonly Tool[]): Map<string, { type?: unknown; required: boolean }> {
   const taken = new Map<string, { type?: unknown; required: boolean }>();
   const [leaf] = links;
@@ -58,8 +58,8 @@ function takenBy(links: readonly Tool[]): Map<string, { type?: unknown; required
 function checkResource(tool: Tool, uri: string, links: readonly Tool[], place: RulePlace): void {
   const code = 'expose_invalid';
   if (tool.effect !== 'read') {
-    const message = 'a resource is only read, and this tool says `effect: write` or nothing of it';
-    place.report({ code, message, hint: 'write `effect: read` if that is so' });
+    const message = 'a tool that is a resource must have `effect: read`';
+    place.report({ code, message, hint: 'write `effect: read` if the tool only reads' });
   }
   const taken = takenBy(links);
   const variables = uriVariables(uri);
@@ -69,26 +69,26 @@ function checkResource(tool: Tool, uri: string, links: readonly Tool[], place: R
   }
   for (const [name, { required }] of taken) {
     if (!required || variables.includes(name)) continue;
-    const message = `the parameter \`${name}\` is required, and the address does not hold it`;
-    place.child('uri').report({ code, message, hint: `write \`{${name}}\` into it` });
+    const message = `the parameter \`${name}\` is required, but the address does not contain it`;
+    place.child('uri').report({ code, message, hint: `add \`{${name}}\` to the address` });
   }
 }
 
 function checkPrompt(links: readonly Tool[], place: RulePlace): void {
   for (const [name, { type, required }] of takenBy(links)) {
     if (!required || type === undefined || type === 'any' || type === 'string') continue;
-    const message = `arguments of a prompt are texts, and \`${name}\` is required to be another type`;
+    const message = `the required argument \`${name}\` of a prompt must be a text`;
     place.report({ code: 'expose_invalid', message });
   }
 }
 
-/** `links`: the chain of the tool, starting with itself. */
+/** Checks an exposed tool. `links` is its chain, which begins with the tool itself. */
 export function checkExposedTool(tool: Tool, links: readonly Tool[], place: RulePlace): void {
   const { expose } = tool;
   if (!expose) return;
   for (const name of INPUT_PARAMETERS) {
     if (takenBy(links).get(name)?.required !== true) continue;
-    const message = `\`${name}\` is there only once a client has answered: it cannot be required`;
+    const message = `\`${name}\` cannot be required, because only an answer of the client sets it`;
     place.report({ code: 'expose_invalid', message });
   }
   if (tool.actions.length > 0 && expose.mcp !== 'tool') {

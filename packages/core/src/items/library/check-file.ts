@@ -1,4 +1,4 @@
-// `check FILE` and `check FOLDER`, also for files outside of the item folders.
+// Implements `check FILE` and `check FOLDER`, also for files outside of the item folders.
 import { type Dirent, readdirSync } from 'node:fs';
 import { basename, dirname, extname, resolve } from 'node:path';
 import { type Diagnostic, isInside } from '../../base/index.ts';
@@ -7,7 +7,7 @@ import { checkText, type FileKind } from './check.ts';
 import type { Library } from './library.ts';
 import { placeOfFile } from './sign.ts';
 
-/** Returns the kind by the path, or else by the content. Undefined for a file that is not an item. */
+/** Returns the kind of a file by its path, or else by its content. Undefined for a file that is not an item. */
 export function itemKindOf(file: string, text: string): FileKind | undefined {
   const place = placeOfFile(file);
   if (place) return place.kind;
@@ -35,18 +35,18 @@ export function checkItemText(
 function checkFile(path: string, library: Library): Diagnostic[] {
   const read = readItemFile(path);
   if ('problem' in read) return [aboutFile(path, read.problem.code, read.problem.message)];
-  const found = checkItemText(read.text, path, library);
-  if (found) return found;
+  const findings = checkItemText(read.text, path, library);
+  if (findings) return findings;
   const message = 'this file is not a directive, tool, knowledge or policy';
-  return [aboutFile(path, 'not_an_item', message, { hint: 'items lie under `.ai/`' })];
+  return [aboutFile(path, 'not_an_item', message, { hint: 'items are under `.ai/`' })];
 }
 
 const MAX_DEPTH = 16;
 const MAX_ENTRIES = 50_000;
 
-/** Returns files with such names below a folder, except hidden folders and dependencies. */
+/** Returns the files below a folder whose names match, except in hidden folders and dependencies. */
 export function filesBelow(folder: string, names: RegExp): string[] {
-  const found: string[] = [];
+  const files: string[] = [];
   const pending: [string, number][] = [[folder, 0]];
   let count = 0;
   for (let next = pending.pop(); next && count < MAX_ENTRIES; next = pending.pop()) {
@@ -62,10 +62,10 @@ export function filesBelow(folder: string, names: RegExp): string[] {
       if (/^(\.|node_modules$)/.test(entry.name)) continue;
       const path = `${at}/${entry.name}`;
       if (entry.isDirectory() && depth < MAX_DEPTH) pending.push([path, depth + 1]);
-      else if (entry.isFile() && names.test(entry.name)) found.push(path);
+      else if (entry.isFile() && names.test(entry.name)) files.push(path);
     }
   }
-  return found.sort();
+  return files.sort();
 }
 
 /** Checks items below the folder, and files that look like items outside of every root. */
@@ -82,15 +82,15 @@ function checkFolder(folder: string, library: Library): Diagnostic[] {
   return [...findings, ...checked.filter(({ file }) => basename(file) !== 'AGENTS.md')];
 }
 
-/** Checks a file or a folder. Never throws. Runs nothing. */
+/** Checks a file or a folder without running anything. Never throws. */
 export function checkPath(path: string, library: Library): Diagnostic[] {
   const full = resolve(path);
   const stats = statsOf(full);
   if (!stats) return [aboutFile(full, 'not_found', `\`${path}\` not found`)];
   if (stats.isDirectory()) return checkFolder(full, library);
   const findings = library.check().filter(({ file }) => resolve(file) === full);
-  const isHeld = library.all().some(({ file }) => resolve(file) === full);
-  return isHeld || findings.length > 0 ? findings : checkFile(full, library);
+  const isItem = library.all().some(({ file }) => resolve(file) === full);
+  return isItem || findings.length > 0 ? findings : checkFile(full, library);
 }
 
 /** Returns the nearest parent folder with `.ai`. Undefined if there is none. */

@@ -35,10 +35,10 @@ export interface ToolWorld {
   capabilities(): CatalogData;
 }
 
-/** A handle needs a caller that continues to run, which threads do. */
+/** The primitive that supports `background`, because a handle needs a caller that continues to run. */
 const WITH_HANDLE = 'thread';
-/** Placeholders that the call fills, not a parameter. */
-const GIVEN: readonly string[] = ['thread_id', 'project_path', '__idempotency_key'];
+/** Placeholders that the runtime fills instead of a parameter. */
+const FILLED: readonly string[] = ['thread_id', 'project_path', '__idempotency_key'];
 
 /** Checks the capabilities of a tool or of one of its actions. */
 function checkRequires(
@@ -51,7 +51,7 @@ function checkRequires(
     const full = normalizeCapability(name);
     if (full.includes('*') || catalog.get(full)) continue;
     const near = catalog.suggest(full);
-    const message = `no capability is called \`${name}\``;
+    const message = `capability \`${name}\` not found`;
     const hint = near
       ? `did you mean \`${near}\``
       : 'declare it in `.ai/config/capabilities.yaml` if it is your own';
@@ -72,17 +72,17 @@ function checkModule(tool: Tool, file: string, place: RulePlace): void {
     .report({ code: 'module_missing', message, ...hint });
 }
 
-/** A name as Python imports it (`sinks.my_sink`) is not a path. Its file is beside the tool. */
+/** Returns a hint for a name as Python imports it (`sinks.my_sink`), which is not a path. */
 function moduleHint(module: string, file: string): { hint?: string } {
   const [, name] = /^(?:\w+\.)*(\w+)$/.exec(module) ?? [];
   if (name === undefined) return {};
   const isThere = statsOf(join(dirname(file), `${name}.py`))?.isFile();
   const path = `module: ./${name}.py`;
-  const hint = `a module is a path from the YAML file on; ${isThere ? 'write' : 'put it beside that and write'} \`${path}\``;
+  const hint = `a module is a path relative to the YAML file; ${isThere ? 'write' : 'put it beside that file and write'} \`${path}\``;
   return { hint };
 }
 
-/** Tools that older documents describe as files of a project. The bundle has them now. */
+/** Tools of the bundle by the names of project files that older documents describe. */
 const SHIPPED: Readonly<Record<string, string>> = {
   anthropic_messages: 'llm/anthropic_messages',
   openai_chat: 'llm/openai_chat',
@@ -103,10 +103,10 @@ const SHIPPED: Readonly<Record<string, string>> = {
 };
 
 /**
- * Returns the findings of a tool file. If the bundle has the tool, each error says so, because repairing the
- * file does not give that tool. A file that names its module by a path is another tool and keeps its hints.
+ * Returns the findings of a tool file. If the bundle has the tool, the hint of each error names it, because a
+ * repaired file would not be that tool. A file that names its module by a path is another tool.
  */
-export function nameShipped(item: ToolItem, found: readonly Diagnostic[]): Diagnostic[] {
+export function nameShipped(item: ToolItem, findings: readonly Diagnostic[]): Diagnostic[] {
   const { body, tool, source } = item;
   const written = [...body.matchAll(/^tool_id\s*:\s*["']?([\w.-]+)/gm)].map(
     ([, name = '']) => name,
@@ -114,13 +114,13 @@ export function nameShipped(item: ToolItem, found: readonly Diagnostic[]): Diagn
   const names = written.length > 0 ? written : [lastSegment(item.id)];
   const isShipped = names.every((name) => Object.hasOwn(SHIPPED, name));
   const isOwn = source === 'bundle' || plainText(tool?.config.module).startsWith('.');
-  if (!isShipped || isOwn) return [...found];
+  if (!isShipped || isOwn) return [...findings];
   const list = [...new Set(names)].map((name) => `\`${SHIPPED[name]}\``).join(', ');
   const hint =
     names.length > 1
       ? `these are the tools ${list} of the bundle: remove the file and call those`
       : `this is the tool ${list} of the bundle: remove the file and call that`;
-  return found.map((one) => (one.severity === 'error' ? { ...one, hint } : one));
+  return findings.map((one) => (one.severity === 'error' ? { ...one, hint } : one));
 }
 
 /** Returns the parameters of a tool and of each of its actions. */
@@ -133,14 +133,14 @@ const PLACEHOLDER = /(?<!\$)\{\s{0,20}([A-Za-z_]\w{0,127})\s{0,20}\}/g;
 function checkPlaceholders(tool: Tool, chain: Chain, place: RulePlace): void {
   const tools = chain.links.map((link) => link.tool as Tool);
   const declared = new Set([
-    ...GIVEN,
+    ...FILLED,
     ...tools.flatMap(allParameters).map(({ name }) => name),
     ...tools.flatMap((one) => Object.keys((one.input_schema?.properties as JsonObject) ?? {})),
   ]);
   for (const [content, at] of texts(filledConfig(tool.config, chain.primitive), place)) {
     for (const [, name = ''] of content.matchAll(PLACEHOLDER)) {
       if (declared.has(name)) continue;
-      const message = `\`{${name}}\` is not a parameter of this tool, so this is left out of every call`;
+      const message = `\`{${name}}\` is not a parameter of this tool, so its key is left out of every call`;
       const hint = 'declare it under `parameters`';
       at.report({ code: 'undeclared_placeholder', severity: 'warning', message, hint });
     }
@@ -148,8 +148,8 @@ function checkPlaceholders(tool: Tool, chain: Chain, place: RulePlace): void {
 }
 
 /**
- * Checks a tool that hides one of the bundle and gets its calls: the harness sends a system prompt in
- * parts, which a parameter of type `string` refuses in every turn.
+ * Checks a tool that hides a tool of the bundle and receives its calls. The harness, for example, sends a
+ * system prompt in parts, which a parameter of type `string` would refuse in every turn.
  */
 function checkNarrowed({ shadows }: ToolItem, tool: Tool, chain: Chain, place: RulePlace): void {
   if (!shadows.some(({ source }) => source === 'bundle')) return;
@@ -159,13 +159,13 @@ function checkNarrowed({ shadows }: ToolItem, tool: Tool, chain: Chain, place: R
       .find((link) => link.tool?.parameters.some((one) => one.name === name));
     const taken = below?.tool?.parameters.find((one) => one.name === name)?.type;
     if (taken !== 'any' || typed === 'any') continue;
-    const message = `\`${name}\` takes a \`${typed}\` alone, but calls of this tool send what \`${below?.id}\` takes`;
+    const message = `\`${name}\` takes only a \`${typed}\`, but calls of this tool send the type of \`${below?.id}\``;
     const at = place.child('parameters').child(index).child('type');
     at.report({ code: 'parameter_narrowed', message, hint: 'write `type: any`' });
   }
 }
 
-/** True if other tools complete its config. A short name is sufficient without a search. */
+/** True if other tools run on this tool and complete its config. A tool with a short name always counts. */
 const isExecutor = ({ id }: ToolItem, world: ToolWorld): boolean =>
   (lastSegment(id) !== id && unalias(lastSegment(id)) === id) ||
   world.all('tool').some((other) => {
@@ -175,13 +175,13 @@ const isExecutor = ({ id }: ToolItem, world: ToolWorld): boolean =>
 
 const MODULES = ['.py', '.ts', '.mjs', '.js'];
 
-/** A config without a module means the module with the tool's name beside it. */
+/** Returns a hint with the file beside the tool that could be its missing module. Undefined without such a file. */
 function besideHint({ file, tool }: ToolItem, missing: string | undefined): string | undefined {
   if (missing !== 'module') return undefined;
   const stem = file.replace(/\.ya?ml$/, '');
-  const found = MODULES.find((ending) => statsOf(`${stem}${ending}`)?.isFile());
-  if (found === undefined) return undefined;
-  const line = `module: ./${basename(stem)}${found}`;
+  const extension = MODULES.find((ending) => statsOf(`${stem}${ending}`)?.isFile());
+  if (extension === undefined) return undefined;
+  const line = `module: ./${basename(stem)}${extension}`;
   const isEmpty = Object.keys(tool?.config ?? {}).length === 0;
   return `add \`${isEmpty ? `config: { ${line} }` : line}\``;
 }
@@ -225,7 +225,7 @@ function checkChain(item: ToolItem, tool: Tool, world: ToolWorld, place: RulePla
     place.child('background').report({ code: 'background_unsupported', message });
   }
   if (tool.sees && chain.primitive !== 'subprocess') {
-    const message = `\`sees\` narrows what a process may look at, and \`${chain.primitive}\` starts none`;
+    const message = `\`sees\` limits the files of a process, but \`${chain.primitive}\` starts no process`;
     place.child('sees').report({ code: 'sees_unsupported', message });
   }
   const links = chain.links.flatMap((link) => link.tool ?? []);
@@ -236,8 +236,8 @@ function checkChain(item: ToolItem, tool: Tool, world: ToolWorld, place: RulePla
 }
 
 /**
- * Checks a tool among the other items: its chain, capabilities, module and placeholders. Returns nothing
- * for a tool with errors of its own. Findings are in file order.
+ * Checks a tool together with the other items: its chain, capabilities, module and placeholders. Returns
+ * nothing for a tool with errors of its own. Findings are in file order.
  */
 export function checkTool(item: ToolItem, text: string, world: ToolWorld): Diagnostic[] {
   const { tool, file } = item;

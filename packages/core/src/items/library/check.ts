@@ -1,4 +1,4 @@
-// Checks a library without running anything: each file alone, items among the others, data files, and policies.
+// Checks a library without running anything: each file alone, items together, data files and policies.
 import {
   compact,
   type Diagnostic,
@@ -65,22 +65,22 @@ interface CheckContext {
   behind: (record: FileRecord) => readonly FileRecord[];
   opened: readonly Pick<RootFiles, 'root' | 'diagnostics'>[];
   trust: TrustPort;
-  /** Paths of policies. Absent: beside the items. */
+  /** Paths of policies. Absent: the policies are in the roots of the items. */
   policies?: readonly PolicyPlace[] | undefined;
 }
 
 const TIERS = ['fast', 'balanced', 'general', 'reasoning', 'expert', 'orchestrator'];
-/** The operator's level has no folder of items. The other levels have the names of their sources. */
+/** Levels of policies whose names are sources of items. The operator's level has no folder of items. */
 const POLICY_LEVELS = ['project', 'user', 'bundle'] as const;
 
 const keysOf = (value: unknown): string[] => (isObject(value) ? Object.keys(value) : []);
 
-/** A directive with errors still exists, so other items are checked against it. */
+/** Returns the directive of an item, also one with errors, so that other items can be checked against it. */
 function readable(item: DirectiveItem): Directive | undefined {
   return item.directive ?? parseDirective(item.body, item.file).draft;
 }
 
-/** Returns the host and method that no caller can change. Empty if they contain a placeholder. */
+/** Returns the host and method of requests if no caller can change the host. Empty for a host with a placeholder. */
 function endpointOf(tools: readonly Tool[]): Pick<NamedTool, 'endpoint'> {
   const fieldText = (name: string): string =>
     tools.map(({ config }) => textAt(config, name)).find((text) => text !== '') ?? '';
@@ -95,21 +95,21 @@ function directiveWorld(library: CheckedLibrary, source: Source): DirectiveWorld
   const tiers = keysOf(getOwn(library.config('models').value, 'tiers'));
   return {
     directive(name) {
-      const found = library.find('directive', name);
-      return found.ok ? readable(found.output) : undefined;
+      const item = library.find('directive', name);
+      return item.ok ? readable(item.output) : undefined;
     },
     ambiguous(name) {
-      const found = library.find('directive', name);
-      const isAmbiguous = !found.ok && found.error.code === 'ambiguous';
-      return isAmbiguous ? found.error.detail.message : undefined;
+      const item = library.find('directive', name);
+      const isAmbiguous = !item.ok && item.error.code === 'ambiguous';
+      return isAmbiguous ? item.error.detail.message : undefined;
     },
     tool(id) {
-      const found = library.find('tool', id);
-      if (!found.ok) return found;
-      const chain = library.chainOf(found.output);
-      const links = chain.ok ? chain.output.links : [found.output];
+      const item = library.find('tool', id);
+      if (!item.ok) return item;
+      const chain = library.chainOf(item.output);
+      const links = chain.ok ? chain.output.links : [item.output];
       const tools = links.flatMap(({ tool }) => tool ?? []);
-      return ok({ id: found.output.id, requires: requiredBy(tools), ...endpointOf(tools) });
+      return ok({ id: item.output.id, requires: requiredBy(tools), ...endpointOf(tools) });
     },
     directiveNames: () => library.all('directive').map(({ id }) => lastSegment(id)),
     toolIds: () => library.all('tool').map(({ id }) => id),
@@ -133,8 +133,8 @@ function duplicates(record: FileRecord, behind: readonly FileRecord[]): Diagnost
 }
 
 /**
- * Returns the names that policies and guards may use: tools, and labels of tools, policies and guards. A
- * script can use any label, so each of its words counts.
+ * Returns the names that policies and guards may use: tools, models, and labels of tools, policies and
+ * guards. A script can add any label, so each of its words counts as one.
  */
 function knownNames(library: CheckedLibrary): KnownNames {
   const scripts = library.all('directive').map(({ directive }) => directive?.process.script?.text);
@@ -158,7 +158,7 @@ function knownNames(library: CheckedLibrary): KnownNames {
   return { tools, labels: [...labels, ...words], models: modelNames(library) };
 }
 
-/** Returns the ids of models in the data files: of prices and their aliases, of providers, of tiers. */
+/** Returns the ids of models in the data files: in prices with their aliases, providers and tiers. */
 function modelNames(library: Pick<CheckedLibrary, 'config'>): string[] {
   const [models, pricing] = [library.config('models').value, library.config('pricing').value];
   const rows = (value: Json, name: string): [string, Json][] => {
@@ -175,14 +175,14 @@ function modelNames(library: Pick<CheckedLibrary, 'config'>): string[] {
   ].filter((id) => id !== '');
 }
 
-/** Most directives have no guards, so the known names are computed on demand. */
+/** Checks the guards of a directive. Most directives have none, so `names` is called on demand. */
 const checkGuards = (
   directive: Pick<Directive, 'guards'> | undefined,
   names: () => KnownNames,
 ): Diagnostic[] =>
   directive && directive.guards.length > 0 ? lintGuards(directive.guards, names()) : [];
 
-/** Returns the policy paths of the roots, if the caller passes none. */
+/** Returns the paths of policies in these roots. */
 const policiesIn = (roots: readonly Root[]): PolicyPlace[] =>
   roots.flatMap(({ dir, source }) => {
     const level = POLICY_LEVELS.find((name) => name === source);
@@ -191,7 +191,7 @@ const policiesIn = (roots: readonly Root[]): PolicyPlace[] =>
 
 const unsigned = (text: string) => ({ covered: blankSignatureLine(text), signed: false });
 
-/** Checks policies as they would be in force, against the existing names. */
+/** Checks policies, as they would be in force, against the names of existing tools, models and labels. */
 function checkPolicies(
   context: CheckContext,
   sources: readonly Source[],
@@ -235,7 +235,7 @@ const projectEndpoints = ({ layers }: DataFile): Diagnostic[] =>
         .child('base_url')
         .report({
           code: 'base_url_refused',
-          message: `a project does not say where requests of provider \`${name}\` go: this does not count`,
+          message: `a project cannot set the address of provider \`${name}\`, so this has no effect`,
           hint: 'write the provider into your own `config/models.yaml`, in the user folder',
           at: 'key',
         });
@@ -315,7 +315,7 @@ export function checkLibrary(context: CheckContext, options: CheckOptions): Diag
   ];
 }
 
-/** Returns the findings about a text at that path, with a library also among its items. */
+/** Returns the findings about a text at that path. With a library, its items are considered too. */
 export function checkText(
   kind: FileKind,
   text: string,

@@ -1,4 +1,4 @@
-// Connectors are tool items that describe other MCP servers. The files are read, and no server is called.
+// Finds connectors, which are tool items that describe other MCP servers. It reads files and calls no server.
 import {
   fail,
   getOwn,
@@ -36,7 +36,7 @@ export const isGenerated = ({ source, tool }: ToolItem, connector: string): bool
   tool.executor_id === connector &&
   getOwn(tool.config, 'pin') !== undefined;
 
-/** Lists the connectors of a library. No server is called. */
+/** Returns the connectors of a library, except connectors of the bundle. */
 export function knownServers({ library }: { library: Pick<Library, 'all'> }): KnownServer[] {
   const all = library.all('tool');
   return all
@@ -51,7 +51,7 @@ export function knownServers({ library }: { library: Pick<Library, 'all'> }): Kn
 /** A tool of another server, as scripts call it. */
 export interface ConnectorTool {
   readonly id: string;
-  /** The name that its server uses. */
+  /** Name of the tool at its server. */
   readonly name: string;
   readonly schema: JsonObject;
 }
@@ -92,7 +92,7 @@ const toolOf = ({ id, tool }: ToolItem): ConnectorTool => {
   };
 };
 
-/** True for a command line or an address, which other programs accept. */
+/** True for a command line or an address, which only other programs accept as a server. */
 const isForeign = (name: string): boolean => /[\s/\\:@]/.test(name);
 
 /** Returns the tools of a connector. Fails with `invalid_input` for a command line or an address, and with `not_found`. */
@@ -107,10 +107,10 @@ export function connectorTools(
     });
   }
   const servers = knownServers({ library });
-  const found = servers.find((one) => one.name === name);
-  if (found) return ok(found.tools.map(toolOf));
+  const server = servers.find((one) => one.name === name);
+  if (server) return ok(server.tools.map(toolOf));
   const names = servers.map((one) => one.name).join(', ');
   return fail('not_found', `connector \`${name}\` not found`, {
-    hint: names === '' ? 'connect a server with `km mcp add`' : `there are: ${names}`,
+    hint: names === '' ? 'connect a server with `km mcp add`' : `use one of: ${names}`,
   });
 }

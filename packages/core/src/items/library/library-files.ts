@@ -1,5 +1,5 @@
-// The files behind a library. Roots and files are added, changed and removed, and the shelves and the
-// search are updated.
+// Tracks the files of a library. When a root or file is added, changed or removed, it updates the shelves
+// and the search.
 import type { Clock } from '../../base/index.ts';
 import type { FileStamp } from '../files/folder-tree.ts';
 import { createRootFiles, type Root, type RootFiles } from '../files/root.ts';
@@ -58,11 +58,11 @@ export function createLibraryFiles(options: {
     return { files: createRootFiles(root, onChange, { clock, watchAbove }), records };
   }
 
-  /** Opens new roots and closes removed ones. The others keep their state. */
-  function openRoots(wanted: readonly Root[]): void {
+  /** Opens new roots and closes removed roots. Roots that stay keep their state. */
+  function openRoots(present: readonly Root[]): void {
     const before = opened;
-    roots = wanted;
-    opened = wanted.map(
+    roots = present;
+    opened = present.map(
       (root) => before.find(({ files }) => isSameRoot(files.root, root)) ?? open(root),
     );
     for (const one of before) if (!opened.includes(one)) one.files.close();
@@ -87,21 +87,21 @@ export function createLibraryFiles(options: {
   return {
     shelves,
     searching,
-    /** Finds files that changed since the last call. Returns true if certainly none did. */
+    /** Finds files that have changed since the last call. Returns true if certainly no file has changed. */
     async refresh(): Promise<boolean> {
       isListed = true;
-      const wanted = options.roots();
-      const isSame = wanted === roots;
+      const present = options.roots();
+      const isSame = present === roots;
       let isCurrent = isSame && hasty.size === 0;
       for (const { files } of opened) isCurrent &&= files.isCurrent();
       if (isCurrent) return true;
-      if (!isSame) openRoots(wanted);
+      if (!isSame) openRoots(present);
       const unchanged = await Promise.all(opened.map(({ files }) => files.refresh()));
       reread();
       return isSame && unchanged.every(Boolean);
     },
     isListed: () => isListed,
-    /** Lists the files for the first time. It is synchronous, so that any look-up of an item can call it. */
+    /** Lists the files for the first time. The call is synchronous, so that any look-up of an item can make it. */
     list(): void {
       isListed = true;
       openedNow();

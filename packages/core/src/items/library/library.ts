@@ -1,6 +1,5 @@
-// The library: every item of every root, found by name, searched by words, checked and written. Reading
-// never runs or expands anything. Files are listed at the first look-up of an item. Later changes appear
-// after the next `refresh`.
+// Finds, searches, checks and writes the items of all roots. A read never runs or expands an item. Files are
+// listed at the first look-up of an item. Later changes appear after the next `refresh`.
 import {
   type Clock,
   createFreshness,
@@ -38,14 +37,14 @@ import {
 import { removeItem, type WriteMode, type Written, writeItem } from './write.ts';
 
 interface LibraryOptions {
-  /** Roots in the order of look-up. A function if bundles may be installed while the process runs. */
+  /** Roots in the order of look-up, or a function that returns them if they can change while the process runs. */
   roots: readonly Root[] | (() => readonly Root[]);
   projectRoot: string;
-  /** Names of the primitives. All are mounted before the first refresh. */
+  /** Returns the names of the primitives, which are all mounted before the first refresh. */
   primitives: () => readonly string[];
   trustStore: TrustPort;
   clock: Clock;
-  /** Paths of policies that are checked with the items. Absent: beside them. */
+  /** Paths of policies that are checked with the items. Absent: the policies are in the roots. */
   policies?: readonly PolicyPlace[];
   /** Items without a file. A search finds them before files of the same name. */
   extra?: readonly Item[];
@@ -53,36 +52,36 @@ interface LibraryOptions {
    * Returns the config problems that the primitive of a chain would refuse. Absent: configs are not checked.
    */
   checkConfig?: CheckConfig;
-  /** Roots with more files are watched instead of scanned. */
+  /** Number of files above which a root is watched instead of scanned. */
   watchAbove?: number;
 }
 
 export interface Library {
   readonly projectRoot: string;
-  /** Finds files that changed until 20 ms ago, and own writes at once. Runs nothing. */
+  /** Finds all files that changed more than 20 ms ago, and own writes at once. Runs nothing. */
   refresh(): Promise<void>;
-  /** A new number whenever an item or a data file may have changed, which makes derived data stale. */
+  /** Returns a new number whenever an item or a data file may have changed, which makes derived data stale. */
   readonly generation: () => number;
   /** Reports an own write that did not use `write`, so that the next refresh scans at once. */
   noteChange(): void;
   /**
-   * Finds full ids and, if they are unique, bare names. `not_found` has suggestions, `ambiguous` lists the ids.
+   * Finds full ids and unique bare names. Fails with `not_found` and a suggestion, or with `ambiguous` and the ids.
    */
   find<K extends ItemKind>(kind: K, id: string, source?: Source): Outcome<ItemOf<K>>;
-  /** Returns effective items, ordered by kind and id. */
+  /** Returns the items that no other item hides, ordered by kind and id. */
   all<K extends ItemKind>(kind: K): readonly ItemOf<K>[];
   all(): readonly Item[];
   search(query: SearchQuery): SearchPage;
   config(name: DataName): DataFile;
   capabilities(): CatalogData;
   chain(toolId: string): Outcome<Chain>;
-  /** Returns the chain of a given tool, which need not be in the library. */
+  /** Returns the chain of a tool that need not be in the library. */
   chainOf(item: ToolItem): Outcome<Chain>;
-  /** Returns the problems of a chain's merged config. Cached. */
+  /** Returns the problems of a chain's merged config. The result is cached. */
   configFaults(chain: Chain): readonly ConfigFault[];
   /** Returns every problem, also across items. */
   check(options?: CheckOptions): Diagnostic[];
-  /** Writes an item to the project, completely or not at all. Writes nothing if it has errors. */
+  /** Writes an item to the project, completely or not at all. Fails with `invalid_item` for an item with errors. */
   write(
     kind: ItemKind,
     id: string,
@@ -114,7 +113,7 @@ function createSignatures(trustStore: TrustPort): (record: FileRecord) => Signat
   };
 }
 
-/** Adds items without a file to the search. They hide a file of the same name. */
+/** Adds items without a file to the search. Returns a test that excludes files that another item hides. */
 function addExtra(
   items: readonly Item[],
   { searching, shelves }: Pick<LibraryFiles, 'searching' | 'shelves'>,
@@ -128,12 +127,12 @@ function addExtra(
     one.root === undefined || (shelves.isFront(one) && !named.has(`${one.kind} ${one.id}`));
 }
 
-/** Scans the files on demand: the first time at once, later at most every few milliseconds. */
+/** Scans the files on demand: for the first look-up at once, later at most every few milliseconds. */
 function createLooking(clock: Clock, files: LibraryFiles, changed: () => void) {
-  const looks = createFreshness(clock);
+  const freshness = createFreshness(clock);
   let looking: Promise<void> | undefined;
   async function look(): Promise<void> {
-    looks.begin();
+    freshness.begin();
     try {
       if (!(await files.refresh())) changed();
     } finally {
@@ -143,18 +142,18 @@ function createLooking(clock: Clock, files: LibraryFiles, changed: () => void) {
   return {
     async refresh(): Promise<void> {
       if (looking) await looking;
-      // Another write may have come during the scan, which makes it stale.
-      if (!looks.isRecent()) await (looking ??= look());
+      // An own write during the scan makes the scan stale.
+      if (!freshness.isRecent()) await (looking ??= look());
     },
     /** Returns the files, listed at the first look-up of an item, because many commands need none. */
     listed(): LibraryFiles {
       if (files.isListed()) return files;
-      looks.begin();
+      freshness.begin();
       files.list();
       changed();
       return files;
     },
-    forget: () => looks.forget(),
+    forget: () => freshness.forget(),
   };
 }
 
@@ -167,13 +166,13 @@ export function createLibrary(options: LibraryOptions): Library {
 
   // Answers are cached until something changes, because one call looks up the same items many times.
   let generation = 0;
-  const found = new Map<string, Outcome<Item>>();
+  const lookups = new Map<string, Outcome<Item>>();
   const chains = new Map<string, Outcome<Chain>>();
   const config = new Map<DataName, DataFile>();
   let capabilities: CatalogData | undefined;
   function changed(): void {
     generation += 1;
-    for (const cache of [found, chains, config]) cache.clear();
+    for (const cache of [lookups, chains, config]) cache.clear();
     capabilities = undefined;
   }
 
@@ -193,12 +192,12 @@ export function createLibrary(options: LibraryOptions): Library {
     noteChange: forget,
     find<K extends ItemKind>(kind: K, id: string, source?: Source) {
       const key = `${kind} ${id} ${source ?? ''}`;
-      const cached = found.get(key);
+      const cached = lookups.get(key);
       if (cached) return cached as Outcome<ItemOf<K>>;
       const record = listed().shelves.find(kind, kind === 'tool' ? unalias(id) : id, source);
       if (!record.ok) return record;
       const answer = ok(record.output.item) as Outcome<ItemOf<K>>;
-      found.set(key, answer);
+      lookups.set(key, answer);
       return answer;
     },
     all<K extends ItemKind>(kind?: K) {

@@ -1,4 +1,4 @@
-// One file of the library, with the facts that lists and searches need without parsing the whole file.
+// Creates the record of one file, with the facts that lists and searches read without parsing the whole file.
 import { type Clock, lastSegment } from '../../base/index.ts';
 import type { ParsedDirective } from '../directive/directive.ts';
 import { parseDirective } from '../directive/parse.ts';
@@ -21,7 +21,7 @@ const NAMES: ReadonlySet<string> = new Set(
   'tool_id tool_type description category version'.split(' '),
 );
 
-/** Never throws. An unreadable file still has its name. */
+/** Returns the facts of a tool file. An unreadable file still has its title. Never throws. */
 function toolFacts(content: string, id: string): ItemFacts {
   const fields = yamlFields(blankSignatureLine(content), NAMES);
   const field = (name: string): string => trimmed(fields(name));
@@ -34,7 +34,7 @@ function toolFacts(content: string, id: string): ItemFacts {
   };
 }
 
-/** Functions of the library for its files. A file is parsed only if more than its name is needed. */
+/** Functions of the library that a record calls. */
 export interface RecordPorts {
   clock: Pick<Clock, 'now'>;
   signatureOf(record: FileRecord): SignatureState;
@@ -48,11 +48,11 @@ export interface FileRecord {
   readonly id: string;
   readonly root: Root;
   readonly path: string;
-  /** Absolute path as a person would write it. */
+  /** Absolute path in which links are not resolved, as a person would write it. */
   readonly file: string;
   readonly item: Item;
   readonly facts: () => ItemFacts;
-  /** Returns the file's text, empty if it is unreadable. */
+  /** Returns the text of the file. Empty if the file is unreadable. */
   text(): string;
   signed(): SignedText;
   readonly subject: () => Subject;
@@ -68,7 +68,7 @@ function once<T>(compute: () => T): () => T {
   return () => (value ??= { done: compute() }).done;
 }
 
-/** Defines properties that are computed at each read. */
+/** Returns descriptors of properties that are computed at each read. */
 const lazily = (parts: Readonly<Record<string, () => unknown>>): PropertyDescriptorMap =>
   Object.fromEntries(Object.entries(parts).map(([name, get]) => [name, { get, enumerable: true }]));
 
@@ -97,7 +97,7 @@ export function createRecord(
     },
   };
   const from = root.name === undefined ? {} : { package: root.name };
-  // One object for each file, so that items can be compared. Most are never needed.
+  // Each file has one item object, so that items can be compared. It is created on demand.
   const item = once(
     () =>
       Object.defineProperties(

@@ -1,8 +1,8 @@
-// Ranked full text search in memory: for every word the documents that contain it, with a weight.
-// Documents are added and removed singly. A removed one leaves a gap that is closed later.
+// Indexes documents for ranked full text search in memory. Each word has a list of the documents that contain
+// it, with weights. A removed document leaves a gap, which is closed later.
 import { countBefore } from '../../base/index.ts';
 
-/** Weight of a word by field. */
+/** Weight of a word by the field that contains it. */
 const WEIGHTS = { name: 5, description: 2, tags: 1.5, body: 1 } as const;
 type Field = keyof typeof WEIGHTS;
 type Fields = Readonly<Record<Field, string>>;
@@ -14,11 +14,11 @@ interface Scores {
   score: Float64Array;
 }
 
-/** Only the beginning of a longer text is indexed. */
+/** Number of characters of a text that are indexed. */
 const MAX_BODY = 32 * 1024;
 const MAX_FORMS = 200;
 const MIN_PREFIX = 3;
-/** Weight of a longer form: `deploy` finds `deployment`, below a `deploy` in the same field. */
+/** Factor for a longer form of a word: `deploy` finds `deployment`, which ranks below `deploy`. */
 const FORM_FACTOR = 0.5;
 
 /**
@@ -27,10 +27,10 @@ const FORM_FACTOR = 0.5;
 export const wordsOf = (text: string): string[] =>
   text.toLowerCase().match(/[\p{L}\p{N}]{1,64}/gu) ?? [];
 
-/** Repetition increases the weight, but not linearly. */
+/** Returns the factor for a repeated word, which grows less than the number of repetitions. */
 const repeated = (count: number): number => Math.min(3, 1 + Math.log(count));
 
-/** True if this word, or its beginning, is one of the words of a query. */
+/** Returns a test of whether a word, or its beginning, is one of the words of a query. */
 export function isFormOf(words: readonly string[]): (word: string) => boolean {
   const queryWords = new Set(words);
   const lengths = new Set(
@@ -72,22 +72,22 @@ interface Posting {
 
 /** Returns a posting without removed documents. */
 function alivePart({ documents, weights }: Posting, alive: readonly boolean[]): Posting {
-  const isKept = (_: number, at: number) => alive[documents[at] ?? 0];
-  return { documents: documents.filter(isKept), weights: weights.filter(isKept) };
+  const isAlive = (_: number, at: number) => alive[documents[at] ?? 0];
+  return { documents: documents.filter(isAlive), weights: weights.filter(isAlive) };
 }
 
-/** `isWanted` limits the words: an index for one query needs no others. */
+/** Creates an index. `isWanted` limits the indexed words, because an index for one query needs only its words. */
 export function createSearchIndex(isWanted?: (word: string) => boolean) {
   const postings = new Map<string, Posting>();
   /**
-   * The vocabulary is sorted, so that words with a common prefix are neighbours. New words are sorted in later.
+   * Sorted words, so that words with a common prefix are neighbours. New words in `fresh` are added on demand.
    */
   let vocabulary: readonly string[] = [];
   let fresh: string[] = [];
-  /** Whether a document exists, by its number. */
+  /** True for each number of an existing document. */
   const alive: boolean[] = [];
   let count = 0;
-  /** Numbers of removed documents that are still in lists, and free numbers. */
+  /** Numbers of removed documents that postings still contain. `free` contains reusable numbers. */
   let gaps: number[] = [];
   const free: number[] = [];
 
@@ -95,7 +95,7 @@ export function createSearchIndex(isWanted?: (word: string) => boolean) {
   function formsOf(word: string): string[] {
     const forms = postings.has(word) ? [word] : [];
     if (word.length < MIN_PREFIX) return forms;
-    // Merging two sorted runs takes one pass.
+    // The sort merges two sorted runs in one pass.
     if (fresh.length > 0) [vocabulary, fresh] = [[...vocabulary, ...fresh.sort()].sort(), []];
     return [...forms, ...longerThan(word, vocabulary)];
   }
@@ -137,7 +137,7 @@ export function createSearchIndex(isWanted?: (word: string) => boolean) {
       gaps.push(document);
       tidy();
     },
-    /** Returns every document with a word of the query or a longer form of it. Without words it returns all. */
+    /** Returns every document with a word of the query or a longer form of one. Without words it returns all. */
     match(words: readonly string[]): Scores {
       const score = new Float64Array(alive.length);
       if (words.length === 0) {

@@ -1,5 +1,5 @@
-// Turns a query into a page of items: matched by words, filtered and ranked, in an order that does not
-// depend on when a file was read.
+// Answers a query with a page of items that match its words, filtered and ranked. The order does not depend
+// on the time at which a file was read.
 import { lastSegment } from '../../base/index.ts';
 import type { Item } from '../item.ts';
 import { type ItemKind, KINDS, SOURCES, type Source } from '../item-kinds.ts';
@@ -11,7 +11,7 @@ export interface SearchQuery {
   text: string;
   kind?: ItemKind;
   category?: string;
-  /** If sources are named, shadowed items are found too. */
+  /** Sources of the items, which can be hidden by other items. Absent: only items that no other item hides. */
   source?: Source | readonly Source[];
   limit?: number;
   cursor?: string;
@@ -22,14 +22,14 @@ export interface SearchPage {
   hits: { item: Item; score: number }[];
   total: number;
   next_cursor?: string;
-  /** The reason for no hits, if the query itself was invalid. */
+  /** Reason for which the query is invalid and has no hits. Absent: the query is valid. */
   problem?: string;
 }
 
 const DEFAULT_LIMIT = 10;
 const MAX_LIMIT = 1000;
 const MAX_TEXT = 1000;
-/** Number of the best hits that are searched for the phrase. Lower ones are not. */
+/** Number of the best hits that are searched for the words in their order. */
 const PHRASE_DEPTH = 300;
 const PHRASE_FACTOR = { whole: 2, head: 1.5, body: 1.25 } as const;
 
@@ -54,8 +54,8 @@ const order = (a: Candidate, b: Candidate): number =>
   (a.record.file < b.record.file ? -1 : 1);
 
 /**
- * Returns the lowest score among the best `count`, because sorting ten thousand hits to return ten would
- * be slow.
+ * Returns the lowest score among the best `count`, because a sort of ten thousand hits for a page of ten
+ * would be slow.
  */
 function leastOfBest(documents: readonly number[], score: Float64Array, count: number): number {
   if (documents.length <= count) return Number.NEGATIVE_INFINITY;
@@ -63,7 +63,7 @@ function leastOfBest(documents: readonly number[], score: Float64Array, count: n
   return scores[scores.length - count] ?? 0;
 }
 
-/** A cursor belongs to one query: with another one it would skip hits. */
+/** Returns the key that binds a cursor to its query, because it would skip hits of another query. */
 const cursorKey = ({ text, kind, category, source }: SearchQuery): string =>
   sha256Hex(JSON.stringify([text, kind, category, source])).slice(0, 12);
 
@@ -85,7 +85,7 @@ function phraseFactor(record: Searchable, words: readonly string[], phrase: RegE
   return phrase.test(record.text()) ? PHRASE_FACTOR.body : 1;
 }
 
-/** An index, and the record behind each of its documents. */
+/** Creates an index that maps each document to its record. */
 function createIndexed(isWanted?: (word: string) => boolean) {
   const index = createSearchIndex(isWanted);
   const documents = new Map<Searchable, number>();
@@ -121,7 +121,7 @@ export function createLibrarySearch() {
 
   /**
    * Returns the index for a query. Most commands search once, so the first query gets an index of only
-   * its words. The second one gets an index of all words, which is kept.
+   * its own words. The second query gets an index of all words, which later queries reuse.
    */
   function indexFor(words: readonly string[]): ReturnType<typeof createIndexed> {
     const indexed = hasSearched ? whole : createIndexed(isFormOf(words));
@@ -133,12 +133,12 @@ export function createLibrarySearch() {
 
   function best(
     records: readonly (Searchable | undefined)[],
-    found: readonly number[],
+    matched: readonly number[],
     score: Float64Array,
     count: number,
   ): Candidate[] {
-    const least = leastOfBest(found, score, count);
-    const ranked = found
+    const least = leastOfBest(matched, score, count);
+    const ranked = matched
       .filter((document) => (score[document] ?? 0) >= least)
       .map((document) => ({
         record: records[document] as Searchable,
@@ -162,7 +162,7 @@ export function createLibrarySearch() {
   }
 
   return {
-    /** Adds a file. Its words are read at the next search. */
+    /** Adds a file, whose words are read at the next search. */
     add: (record: Searchable) => void waiting.add(record),
     remove(record: Searchable): void {
       waiting.delete(record);
@@ -177,11 +177,11 @@ export function createLibrarySearch() {
       const isAccepted = accepts(query, isEffective);
       const { records, match } = indexFor(words);
       const { documents: matched, score } = match(words);
-      const found = matched.filter((document) => isAccepted(records[document] as Searchable));
+      const accepted = matched.filter((document) => isAccepted(records[document] as Searchable));
       const limit = Math.max(1, Math.min(MAX_LIMIT, query.limit ?? DEFAULT_LIMIT));
       const end = offset + limit;
       const phrase = new RegExp(wordsOf(query.text).join('[^\\p{L}\\p{N}]+'), 'iu');
-      const ranked = best(records, found, score, Math.max(end, PHRASE_DEPTH)).map((one, at) =>
+      const ranked = best(records, accepted, score, Math.max(end, PHRASE_DEPTH)).map((one, at) =>
         at < PHRASE_DEPTH && words.length > 0
           ? { ...one, score: one.score * phraseFactor(one.record, words, phrase) }
           : one,
@@ -189,8 +189,8 @@ export function createLibrarySearch() {
       const page = ranked.sort(order).slice(offset, end);
       return {
         hits: page.map(({ record, score }) => ({ item: record.item, score })),
-        total: found.length,
-        ...(end < found.length ? { next_cursor: `${end}-${cursorKey(query)}` } : {}),
+        total: accepted.length,
+        ...(end < accepted.length ? { next_cursor: `${end}-${cursorKey(query)}` } : {}),
       };
     },
   };

@@ -1,5 +1,5 @@
-// Finds the file for an id. Files of one kind and id are ordered by their roots: the first is the item,
-// and it hides the others.
+// Finds the file for an id. Files of one kind and id are ordered by their roots. The first file is the item
+// and hides the others.
 import { fail, lastSegment, nearest, type Outcome, ok } from '../../base/index.ts';
 import { type ItemKind, KINDS, type Source } from '../item-kinds.ts';
 import type { FileRecord } from './record.ts';
@@ -14,7 +14,7 @@ export function createShelves(rankOf: (record: FileRecord) => number) {
     tool: new Map(),
     knowledge: new Map(),
   };
-  /** Ids by their last segment, computed for the first bare name after a change. */
+  /** Ids by their last segment, which are computed for the first bare name after a change. */
   let names: Partial<Record<ItemKind, Map<string, string[]>>> = {};
   let ordered: readonly FileRecord[] | undefined;
 

@@ -113,10 +113,10 @@ test('what changed after signing is named', () => {
   edit(directive, 'src/**', '**');
   expect(stateOf(directive)).toMatchObject({
     state: 'changed',
-    reason: 'its text is different, what it may do is different',
+    reason: 'its text is different, its rights are different',
   });
   fixture.put('project/.ai/tools/image/resize.ts', 'export const run = () => evil();\n');
-  expect(stateOf(tool)).toMatchObject({ state: 'changed', reason: 'what it may do is different' });
+  expect(stateOf(tool)).toMatchObject({ state: 'changed', reason: 'its rights are different' });
 });
 
 test('a signed file that is moved, retyped or relabelled is not signed any more', () => {
@@ -139,7 +139,7 @@ test('a signed file that is moved, retyped or relabelled is not signed any more'
     edit(file, from, to);
     expect(stateOf(file)).toMatchObject({
       state: 'changed',
-      reason: 'the signature does not fit its own line',
+      reason: 'the signature does not match its line',
     });
     fixture.put(file, kept);
   }

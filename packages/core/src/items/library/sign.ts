@@ -1,4 +1,4 @@
-// Signs files and verifies their signatures. Only people sign: no code that a model can reach calls it.
+// Signs files and verifies their signatures. Only people sign, so no code that a model can reach calls `signItem`.
 import { basename, dirname, resolve } from 'node:path';
 import {
   asJson,
@@ -45,7 +45,7 @@ interface FilePlace {
   id: string;
 }
 
-/** Returns the folder that a file's id is relative to: a known root, or the nearest parent `.ai`. */
+/** Returns the folder that a file's id is relative to: one of the roots, or the nearest parent `.ai`. */
 function rootOf(file: string, roots: Roots): string | undefined {
   const root = roots.map(({ dir }) => resolve(dir)).find((dir) => isInside(file, dir));
   if (root !== undefined) return root;
@@ -55,7 +55,7 @@ function rootOf(file: string, roots: Roots): string | undefined {
   return undefined;
 }
 
-/** Returns the item of a file. Undefined if the file is in no item folder. */
+/** Returns the kind and id of a file. Undefined if the file is in no item folder. */
 export function placeOfFile(file: string, roots: Roots = []): FilePlace | undefined {
   const path = resolve(file);
   const root = rootOf(path, roots);
@@ -67,7 +67,7 @@ export function placeOfFile(file: string, roots: Roots = []): FilePlace | undefi
   return itemPlace(inside);
 }
 
-/** Returns the subject of a signature. A file with errors cannot be signed. */
+/** Returns the subject of a signature. Fails with `invalid_item` for a file with errors, which cannot be signed. */
 function subjectOf({ kind, id }: FilePlace, text: string, file: string): Outcome<Subject> {
   const item = kind === 'policy' ? undefined : readItem(kind, id, file, () => ({ text }));
   const { diagnostics } = item?.parsed() ?? parsePolicy(blankSignatureLine(text), file, 'project');
@@ -114,7 +114,7 @@ function signedText(
   return signed.ok ? ok({ statement, text: signed.output }) : signed;
 }
 
-/** Writes a text with its signature, completely or not at all, so that it is never unsigned. */
+/** Writes a text with its signature, completely or not at all, so that the file is never unsigned. */
 export function putSigned(
   file: string,
   text: string,
@@ -123,7 +123,7 @@ export function putSigned(
 ): Outcome<{ text: string }> {
   const path = resolve(file);
   const place = placeOfFile(path);
-  if (!place) return fail('invalid_input', `\`${file}\` lies in no folder for items`);
+  if (!place) return fail('invalid_input', `\`${file}\` is not in a folder for items`);
   const signed = signedText(place, text, path, key, clock);
   if (!signed.ok) return signed;
   const put = putFile(path, signed.output.text, false);
@@ -143,7 +143,7 @@ export function signItem(
   const { place, text } = opened.output;
   const signed = signedText(place, text, path, key, clock);
   if (!signed.ok) return signed;
-  // Only the text that the person saw may be signed, so a change in between is refused.
+  // A person may sign only the text that they saw, so a change in between is refused.
   const again = readItemFile(path);
   if (!('text' in again) || again.text !== text) {
     return fail('invalid_input', `\`${file}\` was changed while it was being signed`);
@@ -167,14 +167,14 @@ export function verifyItem(
 
 function judgeText(place: FilePlace, text: string, path: string, trust: TrustPort): SignatureState {
   const subject = (): Subject => {
-    const found = subjectOf(place, text, path);
-    // Rights of an unreadable file are unknown, so they cannot equal the signed ones.
-    return found.ok ? found.output : { ...place, version: NO_VERSION, rights: '' };
+    const result = subjectOf(place, text, path);
+    // The rights of an unreadable file must not equal the signed rights, so they are empty.
+    return result.ok ? result.output : { ...place, version: NO_VERSION, rights: '' };
   };
   return judgeSignature(readSignatureLine(text, path), subject, trust);
 }
 
-/** Judges this text, because the file may have changed. */
+/** Checks the signature of this text of a policy, because the file may have another text by now. */
 export function examinePolicy(text: string, file: string, trust: TrustPort): ExaminedPolicy {
   const path = resolve(file);
   const place = placeOfFile(path);

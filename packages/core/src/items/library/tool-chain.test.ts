@@ -48,12 +48,12 @@ test('a circle names its tools', async () => {
     'project/.ai/tools/a.yaml': on('a', 'b'),
     'project/.ai/tools/b.yaml': on('b', 'a'),
   };
-  expect(await chain(files, 'x')).toBe('config_invalid: the chain of `x` is a circle: a -> b -> a');
+  expect(await chain(files, 'x')).toBe('config_invalid: the chain of `x` has a cycle: a -> b -> a');
 });
 
 test.each([
   [on('b', 'htp_client'), /tool `b` runs on `htp_client` \(in the chain of `a`\).*`http_client`/],
-  [toolText('b', ''), /tool `b` names no `executor_id` and is not a primitive/],
+  [toolText('b', ''), /tool `b` has no `executor_id` and is not a primitive/],
   [on('b', 'twice'), /`twice` is ambiguous: 2 tool items have this name: p\/twice, q\/twice/],
   ['tool_id: b\nfoo: 1\n', /tool `b` cannot be used: .*b\.yaml:2:1: unknown field `foo`/],
 ])('a link that is missing, ambiguous or broken is named: %#', async (text, expected) => {

@@ -1,4 +1,4 @@
-// Resolves executor_id -> … -> a primitive without running anything. A cycle or a missing link names the tools.
+// Resolves the chain from a tool over each `executor_id` to a primitive, without running anything.
 import {
   type Failure,
   fail,
@@ -15,7 +15,7 @@ import {
 import type { ToolItem } from '../item.ts';
 import type { Tool } from '../tool/tool.ts';
 
-/** Short names that always mean these tools, whatever a project contains. */
+/** Short names that always mean these tools, also if a project has a tool of that name. */
 const ALIASES: Readonly<Record<string, string>> = {
   node: 'runtime/node',
   python: 'runtime/python',
@@ -35,8 +35,8 @@ export interface Chain {
 const MAX_LINKS = 16;
 
 /**
- * Resolves the chain of one tool. The name of a primitive always means the primitive, so a project's
- * tool of that name cannot come between a tool and its primitive.
+ * Resolves the chain of one tool. Fails with `config_invalid` for a cycle or a missing link. The name of a
+ * primitive always means the primitive, so a project's tool of that name cannot replace it.
  */
 export function resolveChain(
   leaf: ToolItem,
@@ -49,7 +49,7 @@ export function resolveChain(
   for (let link = leaf; ; ) {
     if (links.includes(link)) {
       const chain = [...links.slice(links.indexOf(link)), link].map(({ id }) => id);
-      const message = `the chain of \`${leaf.id}\` is a circle: ${chain.join(' -> ')}`;
+      const message = `the chain of \`${leaf.id}\` has a cycle: ${chain.join(' -> ')}`;
       return fail('config_invalid', message, { chain });
     }
     links.push(link);
@@ -62,13 +62,13 @@ export function resolveChain(
     const next = link.tool.executor_id ?? link.tool.tool_id;
     if (primitives.includes(next)) return ok({ links, primitive: next });
     if (link.tool.executor_id === undefined) {
-      const message = `tool \`${link.id}\` names no \`executor_id\` and is not a primitive`;
+      const message = `tool \`${link.id}\` has no \`executor_id\` and is not a primitive`;
       const failed_at = { tool_id: link.id, config_path: 'executor_id' };
       return fail('config_invalid', message, { chain, failed_at });
     }
-    const found = find(next);
-    if (!found.ok) return missing(leaf, link, found, chain, primitives);
-    link = found.output;
+    const target = find(next);
+    if (!target.ok) return missing(leaf, link, target, chain, primitives);
+    link = target.output;
   }
 }
 
@@ -83,17 +83,17 @@ function unavailable(link: ToolItem, chain: string[], projectRoot: string): Outc
 function missing(
   leaf: ToolItem,
   link: ToolItem,
-  found: Failure,
+  failure: Failure,
   chain: string[],
   primitives: readonly string[],
 ): Outcome<never> {
   const name = link.tool?.executor_id ?? '';
-  const near = found.error.code === 'not_found' ? nearest(name, primitives) : undefined;
+  const near = failure.error.code === 'not_found' ? nearest(name, primitives) : undefined;
   const through = link === leaf ? '' : ` (in the chain of \`${leaf.id}\`)`;
   const why = near ? `; did you mean the primitive \`${near}\`` : '';
-  const message = `tool \`${link.id}\` runs on \`${name}\`${through}: ${found.error.detail.message}${why}`;
+  const message = `tool \`${link.id}\` runs on \`${name}\`${through}: ${failure.error.detail.message}${why}`;
   const failed_at = { tool_id: link.id, config_path: 'executor_id' };
-  return fail('config_invalid', message, { chain, failed_at, cause: found.error.code });
+  return fail('config_invalid', message, { chain, failed_at, cause: failure.error.code });
 }
 
 /** Returns the capabilities that a call of the first tool needs, from every tool of its chain. */
@@ -101,7 +101,7 @@ export const requiredBy = (tools: readonly Tool[]): string[] => [
   ...new Set(tools.flatMap(({ requires, handsOn }, at) => (at > 0 && handsOn) || requires)),
 ];
 
-/** Merges configs. The leaf wins, and lists are replaced. */
+/** Merges the configs of a chain. The leaf wins, and a list is replaced as a whole. */
 export const mergedConfig = (links: readonly ToolItem[]): JsonObject =>
   links.reduceRight<JsonObject>((merged, { tool }) => mergeDeep(merged, tool?.config ?? {}), {});
 
@@ -134,7 +134,7 @@ export type CheckConfig = (config: JsonObject, chain: Chain) => readonly ShapePr
 
 const NO_FAULTS: readonly ConfigFault[] = [];
 
-/** Each chain is checked once. A changed link gives another chain. */
+/** Returns a function that checks each chain once. A changed link gives another chain. */
 export function createConfigFaults(check: CheckConfig | undefined) {
   const cache = new WeakMap<Chain, readonly ConfigFault[]>();
   return (chain: Chain): readonly ConfigFault[] => {

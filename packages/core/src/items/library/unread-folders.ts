@@ -1,5 +1,5 @@
-// Folders of older layouts that nothing reads. A file that is silently ignored looks as if it were in
-// force, so each folder gives a warning with the current form.
+// Reports folders of older layouts, which the runtime does not read. A file without effect may look as if it
+// were in force, so each folder causes a warning with the current form.
 import { readdirSync } from 'node:fs';
 import type { Diagnostic } from '../../base/index.ts';
 import { aboutFile, isFolder } from '../files/item-file.ts';
@@ -18,7 +18,7 @@ const CAPABILITIES =
   'declare capabilities as data, in `config/capabilities.yaml` or `tools/capabilities/NAME.yaml`: `capabilities: [shop.read, shop.buy]`';
 const PARSERS =
   'remove the folder: directives are read by the runtime, from markdown with a `<directive>` block';
-const EXTRACTORS = 'remove the folder: each item says its metadata itself, in its own fields';
+const EXTRACTORS = 'remove the folder: each item declares its metadata in its own fields';
 
 const UNREAD: readonly UnreadFolder[] = [
   { path: 'tools/capabilities', files: CODE, hint: CAPABILITIES },
@@ -33,7 +33,7 @@ const UNREAD: readonly UnreadFolder[] = [
   },
 ];
 
-/** Returns names of files that are not read. Code beside a YAML tool may be its module. */
+/** Returns the names of files that are not read. Code beside a YAML tool may be its module. */
 function unreadIn(folder: string, { path, files }: UnreadFolder): string[] {
   if (!isFolder(folder)) return [];
   try {
@@ -54,7 +54,7 @@ export const unreadFolders = ({ dir }: Pick<Root, 'dir'>): Diagnostic[] =>
     const [first] = names;
     if (first === undefined) return [];
     const rest = names.length > 1 ? ` and ${names.length - 1} more` : '';
-    const message = `nothing reads \`${unread.path}/${first}\`${rest}, so it has no effect`;
+    const message = `\`${unread.path}/${first}\`${rest} is not read and has no effect`;
     const { hint } = unread;
     return [
       aboutFile(`${dir}/${unread.path}/${first}`, 'not_read', message, {

@@ -1,4 +1,4 @@
-// The only place that writes items: checked, complete, unsigned, inside of the project's folder.
+// Writes items, which no other file does: checked, complete, unsigned and only in the project's folder.
 import { existsSync, rmSync } from 'node:fs';
 import { dirname } from 'node:path';
 import {
@@ -18,8 +18,8 @@ import { hasSignatureLine } from '../signature-line.ts';
 import { readItem } from './record.ts';
 
 /**
- * Returns the category that the text would have as an item. Never throws; an unreadable text has the
- * default category.
+ * Returns the category that the text would have as an item. An unreadable text has the default category.
+ * Never throws.
  */
 export const contentCategory = (kind: ItemKind, id: string, text: string): string =>
   readItem(kind, id, id, () => ({ text })).facts().category;
@@ -37,20 +37,20 @@ interface WriteRequest {
   id: string;
   content: string;
   mode: WriteMode;
-  /** True checks everything and writes nothing. */
+  /** True: the item is checked and not written. Absent: false. */
   dryRun?: boolean;
 }
 
-/** Returns the present file of this id. Undefined if there is none. */
+/** Returns the present file of this id. Undefined if no file has the id. */
 function existing(folder: string, kind: ItemKind, id: string): string | undefined {
   const { folder: place, extensions } = PLACES[kind];
   const paths = extensions.map((extension) => `${place}/${id}${extension}`);
   if (kind === 'knowledge') paths.push(`knowledge/${id}/SKILL.md`, `${id}/SKILL.md`);
-  const found = paths.find((path) => {
-    const item = itemPlace(path);
-    return item?.kind === kind && item.id === id && existsSync(`${folder}/${path}`);
+  const path = paths.find((one) => {
+    const item = itemPlace(one);
+    return item?.kind === kind && item.id === id && existsSync(`${folder}/${one}`);
   });
-  return found && `${folder}/${found}`;
+  return path && `${folder}/${path}`;
 }
 
 /** Returns the path of an item in the project. Refuses names and links that lead elsewhere. */
@@ -63,8 +63,8 @@ function locate(
     return fail('not_found', 'project not found; its folder `.ai` does not exist');
   const odd = idProblem(id);
   if (odd !== undefined) return fail('invalid_input', `the id \`${id}\` ${odd}`);
-  const found = existing(folder, kind, id);
-  const file = found ?? `${folder}/${pathFor(kind, id)}`;
+  const present = existing(folder, kind, id);
+  const file = present ?? `${folder}/${pathFor(kind, id)}`;
   const place = itemPlace(file.slice(folder.length + 1));
   if (place?.kind !== kind || place.id !== id || id === 'AGENTS') {
     return fail('invalid_input', `\`${id}\` is not a valid name for a new ${kind}`);
@@ -75,18 +75,18 @@ function locate(
   if (!isSafe || !isInside(root, base) || !isInside(real, root)) {
     return fail('permission_denied', `\`${id}\` leads out of the project through a link`);
   }
-  return ok({ file, isNew: found === undefined });
+  return ok({ file, isNew: present === undefined });
 }
 
 function refuseContent(content: string): Outcome<null> {
-  if (content.includes('\0')) return fail('invalid_input', 'the content holds a NUL byte');
+  if (content.includes('\0')) return fail('invalid_input', 'the content contains a NUL byte');
   if (Buffer.byteLength(content) > MAX_ITEM_BYTES) {
     return fail('invalid_input', `the content is larger than ${MAX_ITEM_BYTES / 1024} KiB`);
   }
   if (Buffer.from(content).toString() !== content)
     return fail('invalid_input', 'the content is not valid Unicode');
   return hasSignatureLine(content)
-    ? fail('invalid_input', 'the content holds a signature line; only a person signs items')
+    ? fail('invalid_input', 'the content contains a signature line; only a person signs items')
     : ok(null);
 }
 

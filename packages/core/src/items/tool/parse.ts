@@ -1,5 +1,5 @@
-// Parses a tool's YAML file. The codes in `retryable_errors` are an open set, so an unknown code is a
-// warning and not an error.
+// Parses the YAML file of a tool. The codes in `retryable_errors` are an open set, so an unknown code is
+// a warning and not an error.
 import {
   anything,
   compact,
@@ -46,14 +46,14 @@ const CODES: ReadonlySet<string> = new Set(
   ).split(' '),
 );
 
-/** Compares without case. A leading three-digit number is an HTTP status. */
+/** True for a code of the runtime in any case, and for a text that begins with an HTTP status. */
 const isKnownCode = (entry: string): boolean =>
   /^[1-5]\d\d(?!\d)/.test(entry) || CODES.has(entry.toLowerCase());
 
 const TYPES = ['string', 'integer', 'number', 'boolean', 'object', 'array', 'any'] as const;
 type ParameterType = (typeof TYPES)[number];
 
-/** Type names of other languages, for a better hint. */
+/** Type names of other languages with the right name, for a hint. */
 const TYPE_SLIPS: Readonly<Record<string, ParameterType>> = {
   str: 'string',
   text: 'string',
@@ -81,7 +81,7 @@ const items: Rule<JsonObject> = (value, place) => {
 const parameterName = textLike(
   /^(?!__)[A-Za-z_][A-Za-z0-9_.-]{0,127}$/,
   'a name of letters, digits, `_`, `.` and `-`',
-  'names that begin with `__` are set by the runtime',
+  'only the runtime sets names that begin with `__`',
 );
 
 export const kindName = textLike(
@@ -117,7 +117,7 @@ const FITS: Readonly<Record<string, (value: unknown) => boolean>> = {
 const fitsType = (value: Json, name = 'any'): boolean =>
   FITS[name]?.(value) ?? typeof value === name;
 
-/** Reports a default that its own declaration refuses, because every call would fail. */
+/** Reports a default or an `enum` value that its own declaration refuses, because calls would fail. */
 function checkValues(parameter: ToolParameter, place: RulePlace): void {
   const { default: fallback, enum: members, type: typed } = parameter;
   if (fallback !== undefined && !fitsType(fallback, typed)) {
@@ -149,9 +149,9 @@ const parameters: Rule<ToolParameter[]> = uniqueBy(
   'parameter',
 );
 
-/** A tool as its YAML file describes it. Nothing in the file is run, expanded or filled in. */
+/** A tool as its YAML file describes it. The parser runs, expands and fills in nothing. */
 export interface ParsedTool {
-  /** Absent if there is an error, so that an invalid tool never runs. */
+  /** The tool. Absent: the file has an error, and an invalid tool never runs. */
   tool?: Tool;
   diagnostics: Diagnostic[];
 }
@@ -159,7 +159,7 @@ export interface ParsedTool {
 const toolId = textLike(
   /^[A-Za-z0-9_][A-Za-z0-9_-]{0,127}$/,
   'a name of letters, digits, `_` and `-`',
-  'folders are not part of it: `.ai/tools/shell/bash.yaml` holds `tool_id: bash`',
+  'folders are not part of it: `.ai/tools/shell/bash.yaml` has `tool_id: bash`',
 );
 const executorId = textLike(
   /^[A-Za-z0-9_@][A-Za-z0-9_@.-]*(\/[A-Za-z0-9_@][A-Za-z0-9_@.-]*)*$/,
@@ -172,18 +172,18 @@ const capability = textLike(
 );
 const capabilities = listOf(capability);
 const variable = textLike(/^[A-Za-z_][A-Za-z0-9_]*$/, 'the name of an environment variable');
-// Only names and versions, because a URL or an option could change what is fetched.
+// Only names and versions are valid, because a URL or an option could fetch other code.
 const dependency = textLike(
   /^@?[A-Za-z0-9][A-Za-z0-9._/-]*(\[[A-Za-z0-9,_-]+\])?(@|[=<>~!^]=?)?[A-Za-z0-9.*+,<>=~^-]*$/,
-  'a package name, with a version if you like',
+  'a package name with an optional version',
 );
 const label = textLike(
   /^(?!src:|dir:)[A-Za-z][A-Za-z0-9:_-]*$/,
   'a label',
-  '`src:` and `dir:` labels are put on by the runtime',
+  'only the runtime adds labels that begin with `src:` or `dir:`',
 );
 
-/** YAML parses `429` as a number, but it is meant as a status. */
+/** Reads an error code. YAML parses the status `429` as a number, which becomes a text. */
 const errorCode: Rule<string> = (value, place) =>
   text(typeof value === 'number' ? String(value) : value, place);
 
@@ -211,7 +211,7 @@ function reportRetryCode(entry: string, place: RulePlace): void {
     const message = `\`${entry}\` is never retried inside a chain; the thread decides about retries`;
     place.report({ code: 'retry_ineffective', severity: 'note', message });
   } else if (!isKnownCode(entry)) {
-    const message = `no error of the runtime is called \`${entry}\``;
+    const message = `\`${entry}\` is not an error code of the runtime`;
     const hint =
       didYouMean(entry.toLowerCase(), CODES) ?? 'it matches only if a tool reports this code';
     place.report({ code: 'unknown_error_code', severity: 'warning', message, hint });
@@ -236,7 +236,7 @@ const action: Rule<ToolAction> = (value, place) => {
   return compact<ToolAction>({ name, description, parameters, requires, effect });
 };
 
-/** The schema of an object of parameters. A tool with another schema could never be called. */
+/** Reads the schema of an object of parameters. A tool with another schema could never be called. */
 const objectSchema: Rule<{ [key: string]: Json }> = (value, place) => {
   const schema = mapping(value, place);
   if (schema && schema.type !== undefined && schema.type !== 'object') {
@@ -245,12 +245,12 @@ const objectSchema: Rule<{ [key: string]: Json }> = (value, place) => {
   return schema;
 };
 
-/** A path of the project, as in a permission. */
+/** Reads a glob over paths of the project, as in a permission. */
 const viewGlob: Rule<string> = (value, place) => {
   const glob = text(value, place);
   if (glob === undefined) return undefined;
   const isOutside = /^([/\\~]|[A-Za-z]:)/.test(glob);
-  const problem = globProblem(glob) ?? (isOutside ? 'must lie in the project' : undefined);
+  const problem = globProblem(glob) ?? (isOutside ? 'must be in the project' : undefined);
   if (problem === undefined) return glob;
   const message = `the glob \`${glob}\` ${problem}`;
   place.report({ code: 'invalid_field', message, hint: 'write one such as `src/**`' });
@@ -301,7 +301,7 @@ const fields = record(FIELDS, {
     function: 'write it inside `config`',
     url: 'write it inside `config`',
     command: 'write it inside `config`',
-    permissions: 'a tool says what it needs in `requires`',
+    permissions: 'list the needed capabilities in `requires`',
   },
 });
 
@@ -321,8 +321,8 @@ const CONNECT = 'mcp.connect';
 
 /**
  * Completes a connector of an MCP server. If the file names Python and no module, the executor is
- * replaced. Variables that its config uses count as declared. The right to connect is its own: an
- * approved tool needs only the right to call it.
+ * replaced. Variables in its config count as declared. Only the connector needs the right to connect: an
+ * approved tool of the server needs only the right to call it.
  */
 function asConnector(tool: Tool): Tool {
   if (tool.tool_type !== 'mcp_connector') return tool;
@@ -358,7 +358,7 @@ export const filledConfig = (config: JsonObject, executor: string | undefined): 
 
 const OUTSIDE = /^(?:[/\\~]|[A-Za-z]:)|(?:^|[\\/])\.\.(?:[\\/]|$)/;
 
-/** Fields that only a connector may set. An approved tool of a server does not choose the server. */
+/** Fields that only a connector may set, because an approved tool of a server must not choose the server. */
 const OF_CONNECTOR = ['command', 'args', 'env', 'mcp_url', 'auth', 'headers', 'grants'];
 
 function checkPinned(config: JsonObject, place: RulePlace): void {
@@ -374,7 +374,7 @@ function checkConfig({ config, env, executor_id }: Tool, place: RulePlace): void
   checkPinned(config, place);
   const { module, background } = config;
   if (typeof module === 'string' && OUTSIDE.test(module)) {
-    const message = `the module \`${module}\` must lie beside the tool or below it`;
+    const message = `the module \`${module}\` must be in the folder of the tool or below it`;
     const hint = 'write a path such as `./resize.ts`';
     place.child('module').report({ code: 'module_outside', message, hint });
   }
@@ -389,7 +389,7 @@ function checkConfig({ config, env, executor_id }: Tool, place: RulePlace): void
   }
 }
 
-/** A field has one meaning: free text is not an identifier and has no kind. */
+/** Reports a field with two meanings: free text cannot be an identifier or have a kind. */
 function checkResult({ result }: Tool, at: RulePlace): void {
   const { free_text = [], identifiers = [], kinds = {} } = result ?? {};
   const free = new Set(free_text);
@@ -397,7 +397,7 @@ function checkResult({ result }: Tool, at: RulePlace): void {
     where.report({
       code: 'invalid_field',
       message: `\`${name}\` is \`free_text\`, so it cannot be among \`${field}\` too`,
-      hint: 'name it once',
+      hint: 'remove it from one of the two',
     });
   for (const [index, name] of identifiers.entries()) {
     if (free.has(name)) refuse(at.child('identifiers').child(index), name, 'identifiers');
@@ -420,7 +420,7 @@ function checkIdentity(fields: Json, tool: Tool, file: string, place: RulePlace)
   }
   const hints = {
     version: 'add `version: "1.0.0"`',
-    description: 'say in a sentence what it does',
+    description: 'describe the tool in one sentence',
   };
   for (const [field, hint] of Object.entries(hints)) {
     if ((getOwn(fields, field) ?? null) !== null) continue;
@@ -458,7 +458,7 @@ function withDefaults(read: NonNullable<ReturnType<typeof fields>>): Tool {
   });
 }
 
-/** Reads a tool file. Never throws. `file` appears in diagnostics and gives the id. */
+/** Parses a tool file. Never throws. `file` appears in diagnostics, and its name must match the `tool_id`. */
 export function parseTool(content: string, file: string): ParsedTool {
   const { value, place, diagnostics } = openYaml(blankSignatureLine(content), file);
   if (value === null && diagnostics.length > 0) return { diagnostics };

@@ -10,18 +10,18 @@ export interface Tool {
   version: string;
   description: string;
   category: string;
-  /** The next link of the chain. Absent if the file describes a primitive. */
+  /** Id of the next link of the chain. Absent: the file describes a primitive. */
   executor_id?: string;
-  /** The config as written: `${ENV}` and `{param}` are not filled in. */
+  /** The config as the file contains it, in which `${ENV}` and `{param}` are not filled in. */
   config: JsonObject;
   parameters: ToolParameter[];
   input_schema?: JsonObject;
   output_schema?: JsonObject;
   requires: string[];
-  /** The part of `requires` that applies to tools above this one. Absent: all of it. */
+  /** The part of `requires` that applies to tools above this one. Absent: all of `requires`. */
   handsOn?: string[];
   retry?: Retry;
-  /** Time limit of a call in seconds. */
+  /** Time limit of a call in seconds. Absent: the limit of the next link in the chain. */
   timeout?: number;
   /** Environment variables that `config` may use and the child process gets. */
   env: string[];
@@ -33,8 +33,8 @@ export interface Tool {
   /** Labels that every result of the tool gets. */
   labels: string[];
   /**
-   * Names of fields, at any depth: fields that other people can write, names of entries in a directory,
-   * and kinds. `untrusted`: all of the result is untrusted.
+   * Names of fields at any depth of the result: `free_text` that other people can write, `identifiers` of
+   * entries in a directory, and `kinds`. With `untrusted` the whole result is untrusted.
    */
   result?: {
     free_text: string[];
@@ -44,10 +44,10 @@ export interface Tool {
   };
   /** True if the results are the user's own directory, such as an address book. */
   directory?: boolean;
-  /** Globs that narrow what its process can read. Absent: everything that the caller may read. */
+  /** Globs of the files that its process can read. Absent: all files that the caller may read. */
   sees?: string[];
   sandbox: Sandbox;
-  /** How MCP clients see it in native mode. */
+  /** How the tool is exposed to MCP clients. Absent: it is not exposed. */
   expose?: Exposed;
 }
 
@@ -61,20 +61,20 @@ export interface ToolParameter {
   enum?: Json[];
   items?: JsonObject;
   role?: Role;
-  /** Kind of the value. Only fields of the same kind vouch for it. */
+  /** Kind of the value. Only a result field of the same kind can be its trusted source. */
   kind?: string;
-  /** True if loop detection ignores it: a request id, a timestamp. */
+  /** True if loop detection ignores the parameter, such as a request id or a timestamp. */
   volatile?: boolean;
 }
 
 export interface Retry {
   max_attempts: number;
-  /** Pause before each further attempt. The last one repeats. */
+  /** Backoff in milliseconds before each further attempt. The last value repeats. */
   backoff_ms: number[];
   retryable_errors: string[];
 }
 
-/** An action, chosen by the parameter `action`. Its `requires` replace the tool's. */
+/** An action that the parameter `action` selects. Its `requires` replace the `requires` of the tool. */
 export interface ToolAction {
   name: string;
   description: string;

@@ -14,7 +14,7 @@ import {
   textLike,
 } from '../../base/index.ts';
 
-/** Normalizes names of other documents: `kiwi-mcp.X`, `kernmantle.X`, `mcp.NAME`. */
+/** Returns the declared form of names as other documents write them: `kiwi-mcp.X`, `kernmantle.X`, `mcp.NAME`. */
 export function normalizeCapability(name: string): string {
   const kernel = /^(?:kiwi-mcp|kernmantle)\.(.+)$/.exec(name);
   if (kernel) return `kernel.${kernel[1]}`;
@@ -25,13 +25,13 @@ export function normalizeCapability(name: string): string {
 /** True if a name in a grant is a pattern for many names. */
 export const isNamePattern = (name: string): boolean => name.includes('*');
 
-/** True for letters, digits, `_`, `-` and, in patterns, `*`, between dots. */
+/** True if the name consists of letters, digits, `_`, `-` and (in patterns) `*`, between dots. */
 export const isNameOrPattern = (name: string): boolean =>
   name.length <= 200 && /^[A-Za-z0-9_*-]+(\.[A-Za-z0-9_*-]+)*$/.test(name);
 
 /**
- * Tiers of capabilities. The bundle's file lists the capabilities; a project's file may add names only
- * for its own tools.
+ * Tiers of capabilities. The file of the bundle lists the capabilities. A file of a project may only add
+ * names for its own tools.
  */
 export const RISK_TIERS = ['read', 'write', 'elevated', 'system'] as const;
 export type RiskTier = (typeof RISK_TIERS)[number];
@@ -102,7 +102,7 @@ const serverPattern = (name: string): string | undefined => {
 };
 
 function find(table: Table, name: string): CapabilityInfo | undefined {
-  // A placeholder declares many names and is no name for a grant.
+  // A placeholder declares many names and cannot be the name in a grant.
   if (name.includes('<')) return undefined;
   const exact = table.get(name);
   if (exact) return exact;
@@ -114,7 +114,7 @@ function shapeProblem(info: CapabilityInfo, table: Table): string | undefined {
   if (!NAME.test(info.name)) return 'is not a name like `area.action`';
   const field = info.scope.find((name) => !SCOPE_FIELDS.includes(name as ScopeField));
   if (field !== undefined) {
-    return `has an unknown scope \`${field}\` (there are ${SCOPE_FIELDS.join(', ')})`;
+    return `has the invalid scope \`${field}\`; use ${SCOPE_FIELDS.join(', ')}`;
   }
   for (const implied of info.implies) {
     const other = find(table, implied);
@@ -128,7 +128,7 @@ function shapeProblem(info: CapabilityInfo, table: Table): string | undefined {
   return undefined;
 }
 
-/** Returns why a project may not declare this: it could grant rights under a name that nobody reviews. */
+/** Returns why a project may not declare this capability, which could grant rights under a name without review. */
 function projectProblem(
   info: CapabilityInfo,
   ground: Table,
@@ -136,7 +136,7 @@ function projectProblem(
 ): string | undefined {
   if (info.tier === 'system') return 'is system-only: a project may not declare it';
   if (find(ground, info.name)) return 'is built in and cannot be declared again';
-  if (info.name.includes('<')) return 'may not hold a placeholder';
+  if (info.name.includes('<')) return 'may not contain a placeholder';
   const foreign = info.implies.find((name) => !own.has(name));
   return foreign === undefined
     ? undefined
@@ -177,7 +177,7 @@ function catalogOver(table: Table) {
     }
   }
   const plain = new Map([...table].filter(([name]) => !name.includes('<')));
-  /** Undefined for an undeclared name. `mcp.github.call` matches `mcp.<server>.call`. */
+  /** Returns undefined for an undeclared name. `mcp.github.call` matches `mcp.<server>.call`. */
   const get = (name: string): CapabilityInfo | undefined => plain.get(name) ?? find(table, name);
   return {
     get,
@@ -186,7 +186,7 @@ function catalogOver(table: Table) {
     isSystem: (name: string) => get(name)?.tier === 'system',
     /** Returns the capabilities that imply this one. */
     impliedBy: (name: string): readonly string[] => impliers.get(name) ?? [],
-    /** Returns the name that was probably meant. */
+    /** Returns the name that the author probably meant. Undefined if none is similar. */
     suggest: (name: string) => nearest(name, names),
   };
 }

@@ -1,5 +1,5 @@
-// Ceilings, the rights of the operator's policies. A right must be allowed by every ceiling. Inside of a
-// thread ceilings only restrict the token; outside of threads they are the only rights.
+// Ceilings are the rights of the operator's policies. Every ceiling must allow a right. Inside of a thread
+// ceilings only restrict the token. Outside of threads they are the only rights.
 import { createRecent, matchGlob, type Outcome, ok } from '../../base/index.ts';
 import type { CapabilityCatalog } from './capability-catalog.ts';
 import { denied, describeNeed } from './denial.ts';
@@ -19,13 +19,13 @@ import {
 } from './grant.ts';
 
 export interface Ceiling {
-  /** Absent: everything that is not system-only. An entry without a scope covers every scope. */
+  /** Allowed rights. Absent: all that are not system-only. An entry without a scope covers every scope. */
   allow?: Grant[];
   /** Denials, which win over every `allow`. */
   deny?: Grant[];
-  /** How the user takes back a denial that cannot be removed from its file. */
+  /** How the user reverts a denial that cannot be removed from its file. Absent: it can be removed. */
   undo?: string;
-  /** Reason of every refusal if the ceiling allows nothing because of a mistake. */
+  /** Reason of every refusal by a ceiling that allows nothing because of a mistake. Absent: no mistake. */
   closed?: string;
 }
 
@@ -130,13 +130,13 @@ export function capsOn(
     : [...caps, { extent: 'part', message: `allows only ${only}` }];
 }
 
-/** Returns every glob over paths, of whichever right. */
+/** Returns every glob over paths in the entries of these ceilings, for any right. */
 export const ceilingGlobs = (ceilings: readonly Ceiling[]): string[] =>
   grantGlobs(ceilings.flatMap(({ allow = [], deny = [] }) => [...allow, ...deny]));
 
 /**
- * Judges calls without a token. INVARIANT: a policy never gives a system-only right, because such rights
- * follow from the signer of an item.
+ * Checks calls without a token. INVARIANT: a policy never gives a system-only right, because such a right
+ * depends on the signer of an item.
  */
 export function createCeilingVerifier(ceilings: readonly Ceiling[], catalog: CapabilityCatalog) {
   const granted = () =>
@@ -149,7 +149,7 @@ export function createCeilingVerifier(ceilings: readonly Ceiling[], catalog: Cap
     const problem = needProblem(need, catalog);
     if (problem !== undefined) return problem;
     return catalog.isSystem(need.capability)
-      ? `${describeNeed(need)} is system-only: only signed core items hold it`
+      ? `${describeNeed(need)} is system-only: only signed core items have it`
       : capRefusal(ceilings, need, catalog);
   };
   /** Checks an actual call. Fails with `permission_denied` if a ceiling refuses a part of its need. */
@@ -163,7 +163,7 @@ export function createCeilingVerifier(ceilings: readonly Ceiling[], catalog: Cap
     allowed.set(text, true);
     return ok(null);
   };
-  /** Checks whether any scope of the capability is allowed. Used before the scope is known. */
+  /** Checks whether any scope of the capability is allowed. Callers use it before they have the scope. */
   const holds = (capability: string): Outcome<null> => {
     const need = { capability };
     if (!catalog.get(capability)) return refuse(need, `\`${capability}\` is not a capability`);
@@ -172,8 +172,8 @@ export function createCeilingVerifier(ceilings: readonly Ceiling[], catalog: Cap
       ceilings.every((ceiling) => ceilingHolds(ceiling, capability, catalog));
     const closed = ceilings.find((ceiling) => ceiling.closed !== undefined)?.closed;
     const reason = catalog.isSystem(capability)
-      ? `\`${capability}\` is for the core alone; call a tool of the bundle that does this for you`
-      : `the policy leaves nothing of \`${capability}\``;
+      ? `\`${capability}\` is system-only; call a tool of the bundle instead`
+      : `the policy allows no scope of \`${capability}\``;
     const message = closed ?? reason;
     return granted ? ok(null) : refuse(need, message);
   };

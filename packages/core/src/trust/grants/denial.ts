@@ -1,4 +1,4 @@
-// Makes refusals: the needed right, the present rights, and the line that would grant it.
+// Creates refusals with the needed right, the present rights and the line that would grant the right.
 import { type Failure, fail } from '../../base/index.ts';
 import { grantName, type Need } from './grant.ts';
 import { PERMISSION_FIELDS, type Permission } from './permission-map.ts';
@@ -63,14 +63,14 @@ export function formatPermission(permission: Permission): string {
 interface Denial {
   /** Needs that no directive of the chain grants, the first one first. Empty if `rule` refuses. */
   missing: readonly Need[];
-  /** The rule that refuses although nothing is missing: `policy`, or a list such as `directives.deny_categories`. */
+  /** The rule that refuses: `policy`, or a list such as `directives.deny_categories`. Absent: a right is missing. */
   rule?: string;
   granted: readonly string[];
-  /** The tool or operation of the call. Absent: the need itself. */
+  /** The tool or operation of the call. Absent: the refusal describes the need instead. */
   attempted?: string;
   /** Reason and remedy in one sentence without a period. */
   message: string;
-  /** The remedy of the message by itself. Absent if no line in a directive would help. */
+  /** The remedy without the rest of the message. Absent: no line in a directive would help. */
   remedy?: string;
 }
 

@@ -100,7 +100,7 @@ test('where a capability says where, leaving it out grants nothing', () => {
 test('a grant narrowed by a field its capability does not have grants nothing', () => {
   const held = grant('process.spawn', { path: 'src/**' });
   expect(allows(held, { capability: 'process.spawn' })).toBe(false);
-  expect(grantProblem(held, catalog)).toContain('no `path` to narrow it by');
+  expect(grantProblem(held, catalog)).toContain('no scope field `path`');
 });
 
 test('an unknown capability or field of a need is refused', () => {

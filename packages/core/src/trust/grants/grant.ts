@@ -1,5 +1,5 @@
-// The one place that decides whether a grant covers the need of a call. Tokens, ceilings and deny lists
-// all use it. Anything that is not understood is refused.
+// Decides whether a grant covers the need of a call. Tokens, ceilings and deny lists use no other
+// decision. A form that is not understood is refused.
 import { getOwn, lastSegment, matchGlob } from '../../base/index.ts';
 import {
   type CapabilityCatalog,
@@ -29,7 +29,7 @@ export interface Grant {
   scope?: Scope;
 }
 
-/** Returns the globs over paths in these grants, of whichever right. */
+/** Returns the globs over paths in these grants, for any right. */
 export const grantGlobs = (grants: readonly Grant[]): string[] =>
   grants.flatMap(({ scope }) => scope?.path ?? []);
 
@@ -44,9 +44,9 @@ export interface Need {
 /** Size of the cache of allowed needs, because calls repeat the same few. */
 export const MAX_REMEMBERED = 500;
 
-/** INVARIANT: two needs always have different texts unless every grant answers both alike. */
+/** Returns a key for caches. INVARIANT: two needs have the same text only if every grant decides both alike. */
 export function needText({ capability, scope, signed }: Need): string {
-  // With its length in front, no text can look like another field.
+  // Each value begins with its length, so that no value can look like another field.
   let text = `${capability.length} ${capability}${signed === true ? ' signed' : ''}`;
   for (const field in scope) {
     const value: unknown = scope[field as ScopeField];
@@ -57,12 +57,12 @@ export function needText({ capability, scope, signed }: Need): string {
   return text;
 }
 
-/** Fields that a grant must contain. A missing one is a mistake and not "everywhere". */
+/** Fields that a grant must contain. A missing one is a mistake and does not mean "any value". */
 const REQUIRED: ReadonlySet<string> = new Set(['path', 'id', 'subtree']);
 /** The only capability whose paths are outside of the project. */
 const OUTSIDE = 'project.use';
 
-/** Returns why no grant can cover this need. Undefined if grants decide. */
+/** Returns why no grant can cover this need. Undefined if the grants decide. */
 export function needProblem(need: Need, catalog: CapabilityCatalog): string | undefined {
   if (!catalog.get(need.capability)) return `\`${need.capability}\` is not a capability`;
   for (const [field, value] of Object.entries(need.scope ?? {})) {
@@ -71,18 +71,18 @@ export function needProblem(need: Need, catalog: CapabilityCatalog): string | un
   }
   const path = need.scope?.path;
   if (need.capability === 'fs.write' && path !== undefined && isProtectedPath(path)) {
-    return '`.ai` is out of reach for `fs.write`: items change through `execute` with `create`, `update` or `delete`';
+    return '`fs.write` cannot change `.ai`; change items through `execute` with `create`, `update` or `delete`';
   }
   return undefined;
 }
 
-/** Returns why the scope of a grant is invalid. `fields`: those that it may contain. */
+/** Returns why the scope of a grant is invalid. `fields` are the fields that it may contain. */
 function scopeProblem(
   { capability, scope = {} }: Grant,
   fields: readonly string[],
 ): string | undefined {
   for (const [field, pattern] of Object.entries(scope)) {
-    if (!fields.includes(field)) return `\`${capability}\` has no \`${field}\` to narrow it by`;
+    if (!fields.includes(field)) return `\`${capability}\` has no scope field \`${field}\``;
     const problem = patternProblem(field as ScopeField, pattern);
     if (problem !== undefined) return problem;
   }
@@ -147,10 +147,10 @@ export function isSystemGrant(grant: Grant, catalog: CapabilityCatalog): boolean
   );
 }
 
-function patternCovers(pattern: string, wanted: CapabilityInfo, stance: Stance): boolean {
+function patternCovers(pattern: string, info: CapabilityInfo, stance: Stance): boolean {
   if (!isNamePattern(pattern) || !isNameOrPattern(pattern)) return false;
   // INVARIANT: a wildcard never gives a system-only capability; in a denial it does match one.
-  return (stance === 'deny' || wanted.tier !== 'system') && matchGlob(pattern, wanted.name);
+  return (stance === 'deny' || info.tier !== 'system') && matchGlob(pattern, info.name);
 }
 
 /** True if the grant omits an optional field, which then covers every value. */
@@ -160,7 +160,7 @@ function isOpen(grant: Grant, field: ScopeField, value: unknown, stance: Stance)
   return stance === 'ceiling' || !REQUIRED.has(field) || isNamePattern(grant.capability);
 }
 
-/** Decides whether this grant covers this valid need, without implied capabilities. */
+/** True if this grant covers this valid need, without implied capabilities. */
 function covers(grant: Grant, need: Need, catalog: CapabilityCatalog, stance: Stance): boolean {
   const inDoubt = stance === 'deny';
   const info = catalog.get(need.capability);
@@ -181,7 +181,7 @@ function covers(grant: Grant, need: Need, catalog: CapabilityCatalog, stance: St
       if (inDoubt) continue;
       return false;
     }
-    // A glob that is not understood is literal. It allows less, but it may not weaken a denial.
+    // An invalid glob is literal. A literal allows less than a glob, but it may not weaken a denial.
     if (inDoubt && patternProblem(field, pattern) !== undefined) continue;
     if (!fieldMatches(field, pattern, value, need.signed === true, stance)) return false;
   }
@@ -208,18 +208,18 @@ export function grantsCover(
   });
 }
 
-/** True if these grants allow any need, including its companions. */
+/** True if these grants cover a need that may be invalid. An invalid need is never covered. */
 export const grantsAllow = (
   grants: readonly Grant[],
   need: Need,
   catalog: CapabilityCatalog,
 ): boolean => needProblem(need, catalog) === undefined && grantsCover(grants, need, catalog);
 
-/** True if this entry of a deny list removes the needed right. In doubt it does. */
+/** True if this entry of a deny list removes the needed right. True in doubt. */
 export const grantDenies = (entry: Grant, need: Need, catalog: CapabilityCatalog): boolean =>
   needProblem(need, catalog) !== undefined || covers(entry, need, catalog, 'deny');
 
-/** True if there is a grant of this name with any scope. */
+/** True if the grant gives this capability with any scope. */
 export function grantHolds(
   grant: Grant,
   capability: string,

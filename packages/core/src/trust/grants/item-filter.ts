@@ -1,5 +1,5 @@
-// Lists over categories and names: which directives a thread may see, execute and spawn, and which
-// knowledge it may read. Every block of a token may have lists, and all of them must allow.
+// Lists over categories and names limit which directives a thread may see, execute and spawn, and which
+// knowledge it may read. Each block of a token can have lists, and all lists must allow an item.
 import {
   globProblem,
   lastSegment,
@@ -29,8 +29,8 @@ const matchesName = (glob: string, id: string): boolean =>
 const lower = (text: string): string => text.toLowerCase();
 
 /**
- * Returns the list that excludes this item. Undefined if it passes. Deny wins. Without an allow list all
- * items pass; with one, only those that it names.
+ * Returns the list that excludes this item. Undefined if the item passes. A deny list wins. Without an
+ * allow list all items pass. With allow lists only items pass that one of them names.
  */
 export function refusingList(
   filter: CategoryFilter,
@@ -50,7 +50,7 @@ export function refusingList(
   return allow_categories ? 'allow_categories' : 'allow_directives';
 }
 
-/** The elements of a directive with the lists. */
+/** The elements of a directive that contain the lists. */
 const ELEMENTS: Readonly<Record<keyof ItemFilters, string>> = {
   spawn: 'orchestration',
   knowledge: 'knowledge',
@@ -61,7 +61,7 @@ const ELEMENTS: Readonly<Record<keyof ItemFilters, string>> = {
 export const listName = (use: keyof ItemFilters, list: keyof CategoryFilter): string =>
   `${ELEMENTS[use]}.${list}`;
 
-/** Returns the missing entry of an allow list. A deny list has none. */
+/** Returns the missing entry of an allow list. Empty for a deny list. */
 export const missingInList = (name: string): { capability: string }[] =>
   name.includes('.allow_') ? [{ capability: name }] : [];
 
@@ -70,8 +70,8 @@ export function listRefusal(name: string): string {
   const [element = '', list = ''] = name.split('.');
   const where = `\`${list}\` of \`<${element}>\` in the directive`;
   return list.startsWith('deny')
-    ? `${where} names it; remove it there and sign the directive`
-    : `${where} does not name it; add it there and sign the directive`;
+    ? `${where} names the item; remove it there and sign the directive`
+    : `${where} does not name the item; add it there and sign the directive`;
 }
 
 const glob: Rule<string> = (value, place) =>

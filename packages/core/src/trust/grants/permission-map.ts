@@ -1,5 +1,5 @@
-// Maps one line of a directive's `<permissions>` to grants. A line that is not fully understood grants
-// nothing and is reported, because an ignored attribute could be the one its author relied on.
+// Maps one line of a directive's `<permissions>` to grants. A line with any invalid part grants nothing
+// and is reported, because its author could rely on an attribute that would otherwise be ignored.
 import type { Outcome } from '../../base/index.ts';
 import { type CapabilityCatalog, normalizeCapability } from './capability-catalog.ts';
 import { type Grant, grantProblem, type Scope } from './grant.ts';
@@ -111,7 +111,7 @@ const spawn: Mapper = (permission) =>
   permission.verb === 'execute' && permission.action === 'thread'
     ? (stray(permission, ['action']) ?? 'orchestration')
     : {
-        message: '`spawn` knows the action `thread` only',
+        message: '`spawn` has only the action `thread`',
         hint: '<execute resource="spawn" action="thread"/>',
       };
 
@@ -140,7 +140,7 @@ const thread: Mapper = (permission, world) => {
     : grants;
 };
 
-/** `../other` is relative to the project's root. The token contains the absolute path. */
+/** Returns the absolute path of another project for the token. `../other` is relative to the project's root. */
 function otherProject(path: string, root: string | undefined): string | undefined {
   if (path.startsWith('/')) return path;
   const up = /^(\.\.\/)+/.exec(path)?.[0];
@@ -174,12 +174,12 @@ function capability(permission: Permission, world: PermissionWorld): Mapped {
   const area = ['kernmantle', 'kiwi-mcp'].includes(permission.resource)
     ? 'kernel'
     : permission.resource;
-  const wanted = verb === 'execute' ? action : verb;
-  if (wanted === undefined || wanted === '') {
+  const name = verb === 'execute' ? action : verb;
+  if (name === undefined || name === '') {
     return { message: `a permission for \`${permission.resource}\` needs an \`action\`` };
   }
-  if (wanted === '*') return everyAction(area, world.catalog);
-  return [{ capability: normalizeCapability(`${area}.${wanted}`) }];
+  if (name === '*') return everyAction(area, world.catalog);
+  return [{ capability: normalizeCapability(`${area}.${name}`) }];
 }
 
 /** Maps `action="*"` to the declared capabilities that are not system-only, by name. */
@@ -192,14 +192,14 @@ function everyAction(area: string, catalog: CapabilityCatalog): Mapped {
     .filter((name) => name.startsWith(`${area}.`));
   return names.length > 0
     ? names.map((name) => ({ capability: name }))
-    : { code: 'capability_unknown', message: `no capability of \`${area}\` found` };
+    : { code: 'capability_unknown', message: `capabilities of \`${area}\` not found` };
 }
 
 const RESOURCES: ReadonlyMap<string, Mapper> = new Map(
   Object.entries({ filesystem, tool, shell, spawn, net, thread, project, mcp }),
 );
 
-/** Returns the grants of an entry. Each one is valid in a token. */
+/** Returns the grants of an entry, which are all valid in a token, or the reason why the entry is invalid. */
 export function mapPermission(permission: Permission, world: PermissionWorld): Mapped {
   const mapper = RESOURCES.get(permission.resource) ?? capability;
   const mapped = mapper(permission, world);

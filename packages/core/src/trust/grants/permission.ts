@@ -1,4 +1,4 @@
-// Turns the `<permissions>` of a directive into the rights of a token: grants, and lists over categories
+// Converts the `<permissions>` of a directive to the rights of a token: grants, and lists over categories
 // and names.
 import { globProblem, type Outcome } from '../../base/index.ts';
 import type { CapabilityCatalog } from './capability-catalog.ts';
@@ -11,7 +11,7 @@ export interface Permissions {
   orchestration?: CategoryFilter & { enabled: boolean };
   knowledge?: CategoryFilter;
   directives?: CategoryFilter;
-  /** How its threads read untrusted text: as it is (default), or as references to it. */
+  /** How threads of the directive read untrusted text: as it is (default), or as references to it. */
   untrusted?: 'show' | 'reference';
 }
 
@@ -76,25 +76,25 @@ function filterProblems(filters: ItemFilters): PermissionProblem[] {
   );
 }
 
-/** Stores the limit. Returns a problem if another line has a different one. */
+/** Stores the maximum number of calls. Returns a problem if another line has a different one. */
 function countUses(
-  { uses: wanted }: Permission,
+  { uses: count }: Permission,
   [grant]: readonly Grant[],
   uses: Map<string, number>,
 ): string | undefined {
   const id = grant?.scope?.id;
-  if (wanted === undefined || id === undefined) return undefined;
-  const before = uses.get(id) ?? Number(wanted);
-  if (before !== Number(wanted)) {
-    return `\`${id}\` has \`uses="${before}"\` in another line, and \`uses="${wanted}"\` here`;
+  if (count === undefined || id === undefined) return undefined;
+  const before = uses.get(id) ?? Number(count);
+  if (before !== Number(count)) {
+    return `\`${id}\` has \`uses="${before}"\` in another line, and \`uses="${count}"\` here`;
   }
   uses.set(id, before);
   return undefined;
 }
 
 /**
- * Returns the rights of a directive's permissions. Problems are collected, never thrown; an entry with a
- * problem grants nothing. `projectRoot` is the base of `../other` in a project permission.
+ * Returns the rights of a directive's permissions. An entry with a problem grants nothing, and its problem
+ * is part of the result. `projectRoot` is the base of `../other` in a project permission.
  */
 export function grantsFromPermissions(
   permissions: Permissions,

@@ -1,6 +1,6 @@
 // Matches one scope field against the actual value of a call. Values are resolved (real path, host of
 // the request, full tool id). A value that is not in its normal form is refused and never repaired, so
-// that rule and system never interpret it differently.
+// that the rule and the operating system cannot interpret it differently.
 import { globProblem, lastSegment, matchGlob } from '../../base/index.ts';
 import type { ScopeField } from './capability-catalog.ts';
 
@@ -43,11 +43,11 @@ const plainHost = (host: string): string =>
     .replace(/^\[(.*)\]$/, '$1')
     .replace(/\.$/, '');
 
-/** Returns why a value of an actual call cannot be judged. Undefined if it can. */
+/** Returns why a value of an actual call cannot be matched. Undefined for a valid one. */
 export function valueProblem(field: string, value: unknown): string | undefined {
   if (typeof value !== 'string' || value === '') return `\`${field}\` must be a text`;
   if (value.length > MAX_VALUE) return `\`${field}\` is longer than ${MAX_VALUE} characters`;
-  if (CONTROL.test(value)) return `\`${field}\` holds a control character`;
+  if (CONTROL.test(value)) return `\`${field}\` contains a control character`;
   switch (field) {
     case 'path':
       return isNormalPath(value) ? undefined : `path \`${value}\` is not in its normal form`;
@@ -76,9 +76,9 @@ export function patternProblem(field: ScopeField, pattern: unknown): string | un
     case 'path':
       return isNormalPath(pattern)
         ? undefined
-        : `path \`${pattern}\` may not end in \`/\` or hold empty or \`.\` segments`;
+        : `path \`${pattern}\` may not end in \`/\` or contain empty or \`.\` segments`;
     case 'id':
-      return isNormal(pattern) ? undefined : `id \`${pattern}\` may not hold empty segments`;
+      return isNormal(pattern) ? undefined : `id \`${pattern}\` may not contain empty segments`;
     case 'host':
       return /^[a-z0-9._:*?-]+$/.test(plainHost(pattern))
         ? undefined
@@ -101,7 +101,7 @@ function matchPath(glob: string, path: string, stance: Stance): boolean {
   return pattern === '.' || (/^\*\*(\/|$)/.test(pattern) && matchGlob(pattern, ''));
 }
 
-/** Tools that act below the harness. A glob never matches them; a permission must name them. */
+/** Tools that act below the harness. A permission must name them, because no glob matches them. */
 const NAMED_ONLY = new Set(['threads/safety_harness', 'threads/spawn_thread']);
 
 function matchToolId(pattern: string, id: string, signed: boolean, stance: Stance): boolean {

@@ -44,7 +44,7 @@ export function valueInScope(role: string, glob: string, value: Json): boolean {
   return value.every((one) => typeof one === 'string' && textInScope(role, glob, one));
 }
 
-/** Fixed beginnings: a folder, a host, a domain. */
+/** Fixed parts of a scope that is not too wide: a folder, a host, a domain. */
 const PATH_BEGINS = /^[^*?/]+\//;
 const URL_BEGINS = /^[a-z][a-z0-9+.-]*:\/\/[^*?/@\\]+\//i;
 const HOST_ENDS = /(?:^|\.)[a-z0-9-]+\.[a-z0-9-]+$/i;
@@ -55,20 +55,20 @@ function isWide(role: string, glob: string, first: string): string | undefined {
   if (role === 'path') {
     return PATH_BEGINS.test(glob) && !isAbsolutePath(glob)
       ? undefined
-      : 'a scope of paths begins with a folder of the project, e.g. `reports/**`';
+      : 'a scope of paths must begin with a folder of the project, e.g. `reports/**`';
   }
   if (IS_URL.test(first)) {
     const says = IS_URL.test(glob) ? URL_BEGINS.test(glob) : HOST_ENDS.test(glob);
     return says
       ? undefined
-      : 'a scope of addresses names a host, e.g. `*.example.com` or `https://api.example.com/v1/**`';
+      : 'a scope of addresses must name a host, e.g. `*.example.com` or `https://api.example.com/v1/**`';
   }
   const says = glob.includes('@')
     ? MAIL_ENDS.test(glob)
     : literalPrefix(glob).length >= NAME_BEGINS;
   return says
     ? undefined
-    : 'a scope of names says how they begin or whose they are, e.g. `team-*` or `*@example.com`';
+    : 'a scope of names must fix their beginning or their domain, e.g. `team-*` or `*@example.com`';
 }
 
 /** Returns why this scope is invalid for the displayed value. Undefined for a valid one. */
@@ -83,5 +83,5 @@ export function scopeProblem(role: string, glob: string, value: Json): string | 
   if (wide !== undefined) return `\`${glob}\` is too wide: ${wide}`;
   return valueInScope(role, glob, value)
     ? undefined
-    : `\`${glob}\` does not cover what is asked about`;
+    : `\`${glob}\` does not cover the requested value`;
 }

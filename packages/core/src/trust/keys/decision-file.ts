@@ -1,7 +1,7 @@
-// Decisions as lines of files in the user's folder: which keys are trusted, and who may log in. The files are
-// append-only, so several processes can write, none overwrites another one's removal, and a running process
-// reads a decision at its next question. A line that a crash cut off was never acknowledged and is skipped. Any
-// other unreadable line makes every question fail, because it may have been a removal.
+// Stores decisions as lines of files in the user's folder: which keys are trusted, and who may log in. The files
+// are append-only, so several processes can write and none overwrites a removal by another one. A running process
+// reads new decisions before each use. A line that a crash cut off was never confirmed and is skipped. After any
+// other unreadable line every use fails, because the line may have been a removal.
 import {
   closeSync,
   constants,
@@ -39,7 +39,7 @@ interface Decisions<State> {
   /** Paths in the order of reading. New lines go to the last one. */
   files(): readonly string[];
   empty(): State;
-  /** Applies a line. Returns why it is not usable. */
+  /** Applies a line to the state. Returns why the line is not usable. Undefined: it was applied. */
   apply(state: State, row: JsonObject): string | undefined;
 }
 
@@ -96,8 +96,8 @@ export function openDecisions<State>(decisions: Decisions<State>) {
 
   return {
     /**
-     * Reads again after a change, so that a removal counts at once, and after a failure, which may be
-     * temporary.
+     * Returns the state. Reads the files again after a change, so that a removal counts at once, and after
+     * a failure, which may be temporary.
      */
     load(): Outcome<State> {
       const names = files();
@@ -118,7 +118,7 @@ export function openDecisions<State>(decisions: Decisions<State>) {
           const last = Buffer.alloc(1);
           const isCut =
             size > 0 && (readSync(handle, last, 0, 1, size - 1) !== 1 || last[0] !== 10);
-          // Each process appends with one write, so lines do not mix. A line that was cut off is ended first.
+          // Each process appends with one write, so lines do not mix. A line that a crash cut off is ended first.
           const bytes = Buffer.from(`${isCut ? '\n' : ''}${JSON.stringify(line)}\n`);
           if (writeSync(handle, bytes) !== bytes.length) throw new Error('the disk is full');
           fsyncSync(handle);

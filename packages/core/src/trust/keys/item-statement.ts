@@ -1,5 +1,5 @@
-// The statement of a signature on an item: kind, id and version, body, rights, time and key. The domain
-// tag separates it from anything else that keys sign.
+// Signs and verifies the statement about an item: kind, id and version, body, rights, time and key. A
+// domain tag separates the statement from all other data that keys sign.
 import { canonicalJson } from '../../base/index.ts';
 import {
   frame,
@@ -28,7 +28,7 @@ export interface ItemStatement {
 const TAG = 'kernmantle/item-statement/v1';
 const FIELDS = ['kind', 'id', 'version', 'sha256', 'rights', 'created', 'key'] as const;
 
-/** Undefined unless it has exactly these fields, all texts. */
+/** Returns the signed bytes. Undefined unless the statement has exactly these fields, all texts. */
 function bytesOf(statement: ItemStatement): Buffer | undefined {
   const isWhole =
     Object.keys(statement).length === FIELDS.length &&
@@ -40,7 +40,7 @@ function bytesOf(statement: ItemStatement): Buffer | undefined {
 export function signStatement(statement: ItemStatement, key: KeyPair): string {
   const bytes = bytesOf(statement);
   if (!bytes || statement.key !== key.id) {
-    throw new TypeError('a statement has its seven fields and names the key that signs it');
+    throw new TypeError('a statement must have its seven fields and name the key that signs it');
   }
   return toBase64Url(key.sign(bytes));
 }

@@ -1,4 +1,4 @@
-// Private keys on disk: one PEM file each, created on first use, which only its owner can read.
+// Stores private keys on disk. Each is a PEM file that is created on first use and that only its owner can read.
 import { hkdfSync } from 'node:crypto';
 import {
   closeSync,
@@ -34,7 +34,7 @@ interface KeyFile extends PublicKeyRecord {
 
 export type KeyFolder = ReturnType<typeof createKeyFolder>;
 
-/** Windows has no such bits. The rights of the user's folder protect the file there. */
+/** Returns a fault if other users can read the file. On Windows the rights of the user's folder protect it. */
 function modeProblem(file: string, mode: number): Outcome<never> | undefined {
   if (process.platform === 'win32' || (mode & 0o077) === 0) return undefined;
   return fail(
@@ -56,14 +56,14 @@ function readKey(file: string): Outcome<KeyPair | undefined> {
   }
   const pair = importKeyPair(text);
   if (pair.ok) return pair;
-  const message = `\`${file}\`: ${pair.error.detail.message}; restore it from a copy, or delete it to make a new one`;
+  const message = `\`${file}\`: ${pair.error.detail.message}; restore it from a copy, or delete it to create a new one`;
   return fail('config_invalid', message, { file });
 }
 
 function writePrivate(file: string, text: string): void {
   const handle = openSync(file, 'wx', 0o600);
   try {
-    // The umask may have narrowed the mode at creation; this sets it exactly.
+    // The umask may have narrowed the mode at creation, so it is set again.
     fchmodSync(handle, 0o600);
     if (writeSync(handle, text) !== Buffer.byteLength(text)) throw new Error('the disk is full');
     fsyncSync(handle);
@@ -75,7 +75,7 @@ function writePrivate(file: string, text: string): void {
 const draftIn = (dir: string, random: RandomBytes): string =>
   join(dir, `.${Buffer.from(random(8)).toString('hex')}.draft`);
 
-/** Replaces the file atomically and keeps its old content beside it. */
+/** Replaces the file atomically and keeps its old content as `aside`. Without `aside` the file must not exist. */
 function replaceKey(dir: string, file: string, text: string, aside: string | undefined): void {
   mkdirSync(dir, { recursive: true, mode: 0o700 });
   const draft = draftIn(dir, systemRandom);
@@ -93,7 +93,7 @@ function replaceKey(dir: string, file: string, text: string, aside: string | und
 }
 
 /**
- * Creates the file completely and only once: `link` fails if another process was first, whose key then counts.
+ * Creates the file completely and only once. If another process was first, `link` fails and its key is used.
  */
 function createKey(dir: string, file: string, random: RandomBytes): void {
   mkdirSync(dir, { recursive: true, mode: 0o700 });
@@ -116,22 +116,22 @@ export function createKeyFolder(dir: string, random: RandomBytes = systemRandom)
     const cached = cache.get(name);
     if (cached) return ok(cached);
     const file = fileOf(name);
-    let found = readKey(file);
-    if (found.ok && !found.output) {
+    let pair = readKey(file);
+    if (pair.ok && !pair.output) {
       try {
         createKey(dir, file, random);
       } catch (error) {
         return fail(
           'config_invalid',
-          `cannot make a private key in \`${dir}\`: ${diskReason(error)}`,
+          `cannot create a private key in \`${dir}\`: ${diskReason(error)}`,
         );
       }
-      found = readKey(file);
+      pair = readKey(file);
     }
-    if (!found.ok) return found;
-    if (!found.output) return fail('config_invalid', `the private key \`${file}\` vanished`);
-    cache.set(name, found.output);
-    return ok(found.output);
+    if (!pair.ok) return pair;
+    if (!pair.output) return fail('config_invalid', `private key \`${file}\` not found`);
+    cache.set(name, pair.output);
+    return ok(pair.output);
   }
 
   /** Returns the existing keys and creates none. Fails for a damaged file. */
@@ -155,27 +155,27 @@ export function createKeyFolder(dir: string, random: RandomBytes = systemRandom)
   }
 
   /**
-   * Stores a key from another machine. With `force` it replaces a different key, which is kept under
-   * another name.
+   * Stores a token key from another machine. Fails with `conflict` for a different present key. With
+   * `force` it replaces that key and keeps it under another name.
    */
   function keepTokenKey(
     pair: KeyPair,
     force: boolean,
   ): Outcome<{ isNew: boolean; aside?: string }> {
     const file = fileOf('tokens');
-    const found = readKey(file);
-    if (!found.ok && !force) return found;
-    const before = found.ok ? found.output : undefined;
+    const current = readKey(file);
+    if (!current.ok && !force) return current;
+    const before = current.ok ? current.output : undefined;
     if (before?.id === pair.id) return ok({ isNew: false });
     if (before && !force) {
-      const message = `\`${dir}\` has another token key (${before.id}); threads that ran with it could not be resumed`;
+      const message = `\`${dir}\` has another token key (${before.id}), and its threads could not be resumed without it`;
       return fail('conflict', message, { file, key: before.id });
     }
-    const aside = found.ok && !before ? undefined : `${file}.${before?.id ?? 'damaged'}`;
+    const aside = current.ok && !before ? undefined : `${file}.${before?.id ?? 'damaged'}`;
     try {
       replaceKey(dir, file, pair.exportPrivate(), aside);
     } catch (error) {
-      if (errnoOf(error) === 'EEXIST') return fail('conflict', `\`${file}\` was made just now`);
+      if (errnoOf(error) === 'EEXIST') return fail('conflict', `\`${file}\` was created just now`);
       return fail('config_invalid', `cannot write \`${file}\`: ${diskReason(error)}`, { file });
     }
     cache.set('tokens', pair);
@@ -184,14 +184,14 @@ export function createKeyFolder(dir: string, random: RandomBytes = systemRandom)
 
   return {
     keepTokenKey,
-    /** Returns the key that signs items. Created on first use. */
+    /** Returns the key that signs items, and creates it on first use. */
     signingKey: () => obtain('signing'),
-    /** Returns the root key of capability tokens. Created on first use, never equal to the signing key. */
+    /** Returns the root key of capability tokens, and creates it on first use. It is not the signing key. */
     tokenKey: () => obtain('tokens'),
     list,
   };
 }
 
-/** Derives a key for vaults from a user's private key, which cannot be computed from it. */
+/** Derives a key for vaults from a user's private key, which cannot be computed from the result. */
 export const deriveVaultKey = (privateKey: string): Uint8Array =>
   new Uint8Array(hkdfSync('sha256', privateKey, 'kernmantle', 'vaults of journals', 32));

@@ -1,6 +1,6 @@
-// A file that moves a user's keys to another machine: the root key of capability tokens, which also
-// seals secrets of a registry, and the public half of the signing key. It is sealed with a passphrase. A
-// file that differs in one byte is refused.
+// Writes and reads a file that moves a user's keys to another machine. It contains the root key of
+// capability tokens, which also seals secrets of a registry, and the public half of the signing key. A
+// passphrase seals it. A file with one changed byte is refused.
 import { createCipheriv, createDecipheriv, scryptSync } from 'node:crypto';
 import { fail, getOwn, type Outcome, ok, parseJson, type RandomBytes } from '../../base/index.ts';
 import {
@@ -21,7 +21,7 @@ interface KeyParcel {
 const FORM = 'kernmantle-keys-1';
 const MAX_TEXT = 8192;
 const MIN_PASSPHRASE = 12;
-/** Every guess takes 64 MB and about a quarter of a second. */
+/** Cost of the key derivation: each guess of a passphrase takes 64 MB and about a quarter of a second. */
 const COST = 2 ** 16;
 const [SALT_BYTES, NONCE_BYTES, TAG_BYTES] = [16, 12, 16];
 
@@ -51,7 +51,7 @@ export function sealKeys(
 }
 
 const damaged = (why: string): Outcome<never> =>
-  fail('invalid_input', `these are no exported keys: ${why}`);
+  fail('invalid_input', `the file of exported keys is not valid: ${why}`);
 
 function unseal(
   sealed: Buffer,
@@ -78,10 +78,10 @@ function unseal(
   }
 }
 
-/** The text of a key never appears in a message. */
+/** Reads a file that `sealKeys` wrote. No message contains the text of a key. */
 export function openKeys(text: string, passphrase: string, cost = COST): Outcome<KeyParcel> {
   const read = text.length > MAX_TEXT ? undefined : parseJson(text);
-  if (!read?.ok || getOwn(read.output, 'form') !== FORM) return damaged('another form');
+  if (!read?.ok || getOwn(read.output, 'form') !== FORM) return damaged('it has another format');
   const bytes = ['salt', 'nonce', 'sealed'].map((name) => {
     const part = getOwn(read.output, name);
     return (typeof part === 'string' ? fromBase64Url(part) : undefined) ?? Buffer.alloc(0);

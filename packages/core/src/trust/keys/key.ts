@@ -18,7 +18,7 @@ import {
 
 export const toBase64Url = (bytes: Uint8Array): string => Buffer.from(bytes).toString('base64url');
 
-/** Accepts only the spelling that `toBase64Url` writes, so that two texts never mean the same bytes. */
+/** Reads only the spelling that `toBase64Url` writes, so that two texts never mean the same bytes. Else undefined. */
 export function fromBase64Url(text: string, length?: number): Buffer | undefined {
   const bytes = Buffer.from(text, 'base64url');
   if (length !== undefined && bytes.length !== length) return undefined;
@@ -31,7 +31,7 @@ export const sha256 = (...parts: (string | Uint8Array)[]): Buffer => {
   return hash.digest();
 };
 
-/** Writes a length before each part, so that two lists of parts never have the same bytes. */
+/** Joins parts. A length precedes each part, so that two lists of parts never have the same bytes. */
 export function frame(tag: string, ...parts: readonly Uint8Array[]): Buffer {
   const pieces: Uint8Array[] = [Buffer.from(`${tag}\0`)];
   for (const part of parts) {
@@ -65,7 +65,7 @@ const PKCS8_PREFIX = Buffer.from('302e020100300506032b657004220420', 'hex');
 const SPKI_PREFIX = Buffer.from('302a300506032b6570032100', 'hex');
 const MAX_PEM = 1000;
 
-/** Returns 128 bits of a digest in hex: no leading dash, no case. */
+/** Returns 128 bits of a digest in hex, which has no leading dash and no case. */
 export function keyIdOf(publicKey: string): Outcome<string> {
   const raw = fromBase64Url(publicKey, KEY_BYTES);
   if (!raw) return fail('invalid_input', 'a public key is 32 bytes in base64url');
@@ -78,7 +78,7 @@ const digestId = (raw: Uint8Array): string =>
 const MAX_KNOWN = 1000;
 const publicKeys = createRecent<string, KeyObject>(MAX_KNOWN);
 
-/** Undefined if the bytes are not a key. Parsing one takes half as long as verifying a signature. */
+/** Returns undefined if the bytes are not a key. Keys are cached, because parsing one takes half a verification. */
 function readPublicKey(raw: Uint8Array): KeyObject | undefined {
   const name = toBase64Url(raw);
   const before = publicKeys.get(name);
@@ -91,14 +91,14 @@ function readPublicKey(raw: Uint8Array): KeyObject | undefined {
   }
 }
 
-/** Signatures of this process, each as a digest of key, bytes and signature. */
+/** Cache of signatures that this process made, each as a digest of key, bytes and signature. */
 const signedHere = createRecent<string, true>(MAX_KNOWN);
 
 /** INVARIANT: key and signature always have a fixed length, so that no two triples have the same bytes. */
 const signatureName = (publicKey: Uint8Array, bytes: Uint8Array, signature: Uint8Array): string =>
   toBase64Url(sha256('kernmantle/signature/v1\0', publicKey, signature, bytes));
 
-/** Verifies a signature. One that this process made with exactly these bytes is not computed again. */
+/** Returns false for an invalid signature. A signature that this process made is not computed again. */
 export function verifySignature(
   publicKey: Uint8Array,
   bytes: Uint8Array,
@@ -113,7 +113,7 @@ export function verifySignature(
 function pairOf(key: KeyObject): KeyPair {
   // JWK gives the public key at once; DER would take as long as a signature.
   const publicKey = key.export({ format: 'jwk' }).x ?? '';
-  // A copy, because a slice of a pool would keep the whole pool alive.
+  // The bytes are copied, because a slice of a pool would keep the whole pool in memory.
   const raw = new Uint8Array(Buffer.from(publicKey, 'base64url'));
   return Object.freeze({
     id: digestId(raw),
@@ -128,14 +128,15 @@ function pairOf(key: KeyObject): KeyPair {
 }
 
 /**
- * Cache by a digest of the seed. It reveals nothing new: this process has the root key, which derives
- * all of them.
+ * Cache of key pairs by a digest of the seed. It adds no risk, because this process also has the root key,
+ * which can mint every token.
  */
 const pairs = createRecent<string, KeyPair>(MAX_KNOWN);
 const seedName = (seed: Uint8Array): string => toBase64Url(sha256('kernmantle/seed/v1\0', seed));
 
 /**
- * Throws unless the seed has 32 bytes. The cache serves the verification that follows the minting of a token.
+ * Returns the key pair of a seed. Throws unless the seed has 32 bytes. The cache makes the verification of a
+ * new token fast.
  */
 export function keyPairFromSeed(seed: Uint8Array): KeyPair {
   if (seed.length !== KEY_BYTES) throw new RangeError(`a seed has ${KEY_BYTES} bytes`);
@@ -161,7 +162,7 @@ export function generateSeed(random: RandomBytes): { seed: Uint8Array; publicKey
 export const generateKeyPair = (random: RandomBytes = systemRandom): KeyPair =>
   keyPairFromSeed(random(KEY_BYTES));
 
-/** Reads the text of `exportPrivate`. The text never appears in a message. */
+/** Reads the text of `exportPrivate`. No message contains a part of the text. */
 export function importKeyPair(text: string): Outcome<KeyPair> {
   if (text.length > MAX_PEM || !text.startsWith('-----BEGIN PRIVATE KEY-----')) {
     return fail('invalid_input', 'not a private key: a PKCS #8 PEM text is expected');

@@ -1,4 +1,4 @@
-// The trusted keys and what each may sign: a file of decisions.
+// Stores the trusted keys, and the items that each may sign, in a file of decisions.
 import {
   type Clock,
   fail,
@@ -16,11 +16,11 @@ interface TrustedKey {
   /** The 32 bytes of the public key in base64url. */
   key: string;
   name?: string;
-  /** Kinds of items that it may sign. Absent: all. */
+  /** Kinds of items that the key may sign. Absent: all kinds. */
   kinds?: string[];
-  /** Globs of full item ids. Absent: all. */
+  /** Globs of full ids of items that the key may sign. Absent: all items. */
   ids?: string[];
-  /** ISO time from which on its signatures do not count. */
+  /** ISO time from which on signatures of the key do not count. Absent: they always count. */
   expires?: string;
   revoked?: boolean;
 }
@@ -57,7 +57,7 @@ function entryProblem(entry: JsonObject): string | undefined {
 
 type Keys = Map<string, TrustedKey>;
 
-/** Applies one decision. Returns why it is invalid. */
+/** Applies one decision. Returns why it is invalid. Undefined for a valid one. */
 function applyLine(keys: Keys, line: JsonObject): string | undefined {
   const { op, ...rest } = line;
   const id = rest.id;
@@ -70,8 +70,8 @@ function applyLine(keys: Keys, line: JsonObject): string | undefined {
     keys.set(entry.id, revoked ? { ...entry, revoked } : entry);
     return undefined;
   }
-  if (typeof id !== 'string' || Object.keys(rest).length !== 1) return 'unknown decision';
-  if (op !== 'revoke') return 'unknown decision';
+  if (typeof id !== 'string' || Object.keys(rest).length !== 1) return 'use only `op` and `id`';
+  if (op !== 'revoke') return '`op` must be `trust` or `revoke`';
   const trustedEntry = keys.get(id);
   if (trustedEntry) keys.set(id, { ...trustedEntry, revoked: true });
   return undefined;
@@ -104,7 +104,7 @@ export function createTrustStore(file: string, clock: Pick<Clock, 'now'>) {
     const keys = load();
     if (!keys.ok) return keys;
     const key = keys.output.get(id);
-    return key ? ok(key) : fail('not_found', `no key \`${id}\` in the trust store`, { key: id });
+    return key ? ok(key) : fail('not_found', `key \`${id}\` not in the trust store`, { key: id });
   }
 
   return {
@@ -113,7 +113,7 @@ export function createTrustStore(file: string, clock: Pick<Clock, 'now'>) {
       return keys.ok ? ok([...keys.output.values()]) : keys;
     },
     /**
-     * Trusts a key, or changes what it is trusted for. Fails with `invalid_input` for a revoked key,
+     * Trusts a key, or changes the items that it may sign. Fails with `invalid_input` for a revoked key,
      * which stays revoked.
      */
     add(entry: TrustedKey): Outcome<null> {
@@ -133,8 +133,8 @@ export function createTrustStore(file: string, clock: Pick<Clock, 'now'>) {
       return key.ok ? append({ op: 'revoke', id }) : key;
     },
     /**
-     * Fails with `not_found` for a key without a decision, and with `signature_invalid` if the key may
-     * not sign this item.
+     * Returns a key that may sign this item. Fails with `not_found` for a key without a decision, and with
+     * `signature_invalid` if the key may not sign it.
      */
     judge(keyId: string, kind: string, itemId: string): Outcome<TrustedKey> {
       const key = trustedKey(keyId);

@@ -1,7 +1,7 @@
-// The rights of a chain of blocks, apart from time and policy.
+// Computes the rights of a chain of blocks, without time and policy.
 //
-// INVARIANT: a child never has more rights than its parent. A right must be allowed by every block, so
-// an appended block can only remove rights; nothing ever computes an intersection of globs.
+// INVARIANT: a child never has more than its parent. Every block must allow a right, so that an
+// appended block can only remove rights. No code computes an intersection of globs.
 import { lastSegment, literalPrefix, matchGlob } from '../../base/index.ts';
 import { type CapabilityCatalog, SCOPE_FIELDS } from '../grants/capability-catalog.ts';
 import { describeNeed, formatPermission, permissionFor } from '../grants/denial.ts';
@@ -19,7 +19,7 @@ import {
 import { type ItemFilters, listName, refusingList } from '../grants/item-filter.ts';
 import type { TokenBlock } from './token-block.ts';
 
-/** An early answer for people and hooks. Enforcement does not use it, because every call is judged itself. */
+/** An early answer for people and hooks. Enforcement does not use it, because every call is checked by itself. */
 export interface StartCheck {
   /** Grants without any right of that name, or without an overlapping scope. */
   missing: Grant[];
@@ -30,54 +30,54 @@ export interface StartCheck {
 type Fit = 'none' | 'partial' | 'full';
 const RANK: Record<Fit, number> = { none: 0, partial: 1, full: 2 };
 
-/** `src/**` covers a glob that stays below `src/`. Everything else is left to the actual call. */
-function globFit(wanted: string, pattern: string): Fit {
-  if (wanted === pattern || pattern === '**') return 'full';
-  const isLiteral = !/[*?]/.test(wanted);
-  if (isLiteral && matchGlob(pattern, wanted)) return 'full';
-  const [want, have] = [literalPrefix(wanted), literalPrefix(pattern)];
+/** Compares two globs. `src/**` covers a glob that stays below `src/`. The actual call decides all other cases. */
+function globFit(needed: string, pattern: string): Fit {
+  if (needed === pattern || pattern === '**') return 'full';
+  const isLiteral = !/[*?]/.test(needed);
+  if (isLiteral && matchGlob(pattern, needed)) return 'full';
+  const [want, have] = [literalPrefix(needed), literalPrefix(pattern)];
   if (pattern === `${have}**` && have.endsWith('/') && want.startsWith(have)) return 'full';
   const overlaps = want.startsWith(have) || have.startsWith(want);
   return overlaps ? 'partial' : 'none';
 }
 
-/** A glob without `/` over last segments may overlap with any glob over full ids. */
-function idFit(wanted: string, pattern: string): Fit {
-  if (wanted === pattern) return 'full';
-  if (pattern.includes('/') === wanted.includes('/')) return globFit(wanted, pattern);
-  if (!/[*?]/.test(pattern)) return /[*?]/.test(wanted) ? 'partial' : 'none';
-  if (pattern.includes('/')) return globFit(wanted, pattern);
-  return globFit(lastSegment(wanted), pattern) === 'none' ? 'none' : 'partial';
+/** Compares two globs of ids. One without `/`, over last segments, may overlap with any glob over full ids. */
+function idFit(needed: string, pattern: string): Fit {
+  if (needed === pattern) return 'full';
+  if (pattern.includes('/') === needed.includes('/')) return globFit(needed, pattern);
+  if (!/[*?]/.test(pattern)) return /[*?]/.test(needed) ? 'partial' : 'none';
+  if (pattern.includes('/')) return globFit(needed, pattern);
+  return globFit(lastSegment(needed), pattern) === 'none' ? 'none' : 'partial';
 }
 
 function fieldFit(
   field: keyof Scope,
-  wanted: string | undefined,
+  needed: string | undefined,
   pattern: string | undefined,
 ): Fit {
   if (pattern === undefined) return 'full';
-  if (wanted === undefined) return 'partial';
-  if (field === 'subtree') return pattern === 'any' || pattern === wanted ? 'full' : 'none';
-  if (field === 'id') return idFit(wanted, pattern);
+  if (needed === undefined) return 'partial';
+  if (field === 'subtree') return pattern === 'any' || pattern === needed ? 'full' : 'none';
+  if (field === 'id') return idFit(needed, pattern);
   return field === 'host'
-    ? globFit(wanted.toLowerCase(), pattern.toLowerCase())
-    : globFit(wanted, pattern);
+    ? globFit(needed.toLowerCase(), pattern.toLowerCase())
+    : globFit(needed, pattern);
 }
 
-function scopeFit(wanted: Scope = {}, present: Scope = {}): Fit {
-  return SCOPE_FIELDS.map((field) => fieldFit(field, wanted[field], present[field])).reduce(
+function scopeFit(needed: Scope = {}, present: Scope = {}): Fit {
+  return SCOPE_FIELDS.map((field) => fieldFit(field, needed[field], present[field])).reduce(
     (worst, fit) => (RANK[fit] < RANK[worst] ? fit : worst),
   );
 }
 
-/** Sorts wanted grants into missing and partial ones. A grant in neither list exists in full. */
+/** Returns the needed grants that are missing or partial. A grant in neither list is present in full. */
 export function missingAtStart(
-  wanted: readonly Grant[],
+  needed: readonly Grant[],
   present: readonly Grant[],
   catalog: CapabilityCatalog,
 ): StartCheck {
   const result: StartCheck = { missing: [], partial: [] };
-  for (const grant of wanted) {
+  for (const grant of needed) {
     const best = present
       .filter(
         (candidate) =>
@@ -94,27 +94,27 @@ export function missingAtStart(
 
 export type TokenChain = readonly TokenBlock[];
 
-/** One line per block for `explain`. */
+/** The decision of one block, for a person who reads `explain`. */
 export interface Explanation {
   block: number;
   allowed: boolean;
   reason: string;
 }
 
-/** System-only capabilities count only in block 0, and only for a signed core item. */
+/** True if system-only capabilities count: only in block 0, and only for a signed core item. */
 const mayHoldSystem = (block: TokenBlock, index: number): boolean =>
   index === 0 && block.core === true;
 
 /** Returns the grants of a block with its approvals. The use of an approval is counted at the call. */
-const heldBy = ({ caps, approved }: TokenBlock): readonly Grant[] =>
+const grantsOf = ({ caps, approved }: TokenBlock): readonly Grant[] =>
   approved ? [...caps, ...approved] : caps;
 
-const shownScope = ({ scope }: Grant): string =>
+const scopeText = ({ scope }: Grant): string =>
   Object.entries(scope ?? {})
     .map(([field, glob]) => ` ${field}=${glob}`)
     .join('');
 
-/** Maximum number of displayed names, which also bounds the comparison of each with each. */
+/** Maximum number of displayed names per block. It bounds the comparison of every name with every grant. */
 const MAX_NAMED = 300;
 
 export class ChainRights {
@@ -128,7 +128,7 @@ export class ChainRights {
 
   #allows(block: TokenBlock, index: number, need: Need): boolean {
     if (this.#catalog.isSystem(need.capability) && !mayHoldSystem(block, index)) return false;
-    // Threads outside of the own subtree: for core items, or after a person's approval.
+    // Only core items, or a person's approval, give a right over threads outside of the own subtree.
     const everyThread = need.scope?.subtree === 'any';
     if (everyThread && index === 0 && !block.core && block.approval === undefined) return false;
     return grantsCover(block.caps, need, this.#catalog);
@@ -148,7 +148,7 @@ export class ChainRights {
     return undefined;
   }
 
-  /** Returns the line to add and its directive. Undefined if no line helps. */
+  /** Returns the line that would grant the need, with its directive. Undefined if no line helps. */
   remedy(need: Need): string | undefined {
     const isWhole = needProblem(need, this.#catalog) === undefined;
     const index = isWhole
@@ -157,7 +157,7 @@ export class ChainRights {
     return index === -1 ? undefined : this.#lineFor(index, need);
   }
 
-  /** Returns why there is no grant of that name. Undefined if there is one. */
+  /** Returns why the chain has no grant of that name. Undefined if it has one. */
   lack(capability: string): string | undefined {
     const catalog = this.#catalog;
     if (!catalog.get(capability)) return `\`${capability}\` is not a capability`;
@@ -175,7 +175,7 @@ export class ChainRights {
     return this.#blocks.findIndex(
       (block, index) =>
         (isSystem && !mayHoldSystem(block, index)) ||
-        !heldBy(block).some((grant) => grantHolds(grant, capability, catalog)),
+        !grantsOf(block).some((grant) => grantHolds(grant, capability, catalog)),
     );
   }
 
@@ -189,15 +189,15 @@ export class ChainRights {
 
   #lackOf(index: number, need: Need): string {
     const thread = this.#blocks[index]?.thread ?? '';
-    const add = this.#lineFor(index, need) ?? 'only signed core items hold it';
+    const add = this.#lineFor(index, need) ?? 'only signed core items have it';
     return index < this.#blocks.length - 1
-      ? `is not granted to \`${thread}\`, and a child never holds more than its parent: ${add}`
+      ? `is not granted to \`${thread}\`, and a child never has more than its parent: ${add}`
       : `is not granted: ${add}`;
   }
 
   /**
-   * Returns the approvals of which each alone lets this need pass the refusing blocks. INVARIANT: an
-   * approval never gives a system-only capability, and never counts in a block that does not name it.
+   * Returns the approvals that each allow this need in all refusing blocks. INVARIANT: an approval never
+   * gives a system-only capability, and never counts in a block that does not name it.
    */
   approvals(need: Need): string[] {
     const catalog = this.#catalog;
@@ -211,7 +211,7 @@ export class ChainRights {
     return [...new Set(first)].filter((id) => others.every((ids) => ids.includes(id)));
   }
 
-  /** Returns the first list of any block that excludes this item. Undefined if it passes all. */
+  /** Returns the first list of any block that excludes this item. Undefined if the item passes all lists. */
   listAgainst(use: keyof ItemFilters, category: string, id: string): string | undefined {
     for (const { filters } of this.#blocks) {
       const filter = filters?.[use];
@@ -221,28 +221,28 @@ export class ChainRights {
     return undefined;
   }
 
-  /** Returns what a child with these grants would lack. A grant that one block lacks is missing. */
-  misses(wanted: readonly Grant[]): StartCheck {
+  /** Returns the rights that a child with these grants would lack. A grant that one block lacks is missing. */
+  misses(needed: readonly Grant[]): StartCheck {
     const checks = this.#blocks.map((block) =>
-      missingAtStart(wanted, heldBy(block), this.#catalog),
+      missingAtStart(needed, grantsOf(block), this.#catalog),
     );
-    const missing = wanted.filter((grant) => checks.some((check) => check.missing.includes(grant)));
-    const partial = wanted.filter(
+    const missing = needed.filter((grant) => checks.some((check) => check.missing.includes(grant)));
+    const partial = needed.filter(
       (grant) => !missing.includes(grant) && checks.some((check) => check.partial.includes(grant)),
     );
     return { missing, partial };
   }
 
-  /** Returns names that every block has at least in part, as conditions use them. */
+  /** Returns the names, as conditions use them, of rights that every block has at least in part. */
   names(): string[] {
-    const isHeld = (grant: Grant) =>
+    const isInEvery = (grant: Grant) =>
       this.#blocks.every(
         (block, index) =>
           (!isSystemGrant(grant, this.#catalog) || mayHoldSystem(block, index)) &&
-          missingAtStart([grant], heldBy(block), this.#catalog).missing.length === 0,
+          missingAtStart([grant], grantsOf(block), this.#catalog).missing.length === 0,
       );
-    const candidates = this.#blocks.flatMap((block) => heldBy(block).slice(0, MAX_NAMED));
-    return [...new Set(candidates.filter(isHeld).map(grantName))];
+    const candidates = this.#blocks.flatMap((block) => grantsOf(block).slice(0, MAX_NAMED));
+    return [...new Set(candidates.filter(isInEvery).map(grantName))];
   }
 
   #whyNot(block: TokenBlock, index: number, { capability }: Need): string {
@@ -251,9 +251,9 @@ export class ChainRights {
       return `\`${capability}\` is system-only and counts ${where} alone`;
     }
     const present = block.caps.filter((grant) => grantHolds(grant, capability, this.#catalog));
-    if (present.length === 0) return `holds no \`${capability}\``;
-    const names = present.slice(0, 5).map((grant) => `\`${grant.capability}${shownScope(grant)}\``);
-    return `holds only ${names.join(', ')}${present.length > 5 ? ' and more' : ''}`;
+    if (present.length === 0) return `has no \`${capability}\``;
+    const names = present.slice(0, 5).map((grant) => `\`${grant.capability}${scopeText(grant)}\``);
+    return `has only ${names.join(', ')}${present.length > 5 ? ' and more' : ''}`;
   }
 
   /** Returns for each block, as text for people, whether it allows the need. */

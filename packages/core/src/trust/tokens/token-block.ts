@@ -1,5 +1,5 @@
-// The body of one block of a capability token: exactly these fields and shapes, in the one canonical spelling.
-// An unknown field is refused, so that an old verifier never overlooks a restriction of a newer block.
+// Reads and writes the body of one block of a capability token: exactly these fields and shapes, in the canonical
+// spelling. An unknown field is refused, so that an old verifier never overlooks a restriction of a newer block.
 import {
   canonicalJson,
   compact,
@@ -29,7 +29,7 @@ import { type ItemFilters, itemFilters } from '../grants/item-filter.ts';
 export interface TokenBudget {
   /** Remaining calls per tool, such as `delete_file: 1`. */
   uses?: Record<string, number>;
-  /** Decimal in the price table's currency. */
+  /** Remaining money, a decimal in the currency of the price table. */
   spend?: string;
   spawns?: number;
   depth?: number;
@@ -49,7 +49,7 @@ export interface TokenBlock {
   parent?: string;
   directive?: string;
   caps: Grant[];
-  /** Grants that count like `caps`, but the store of approvals counts every use. */
+  /** Grants of approvals. They count like `caps`, but the store of approvals counts every use. */
   approved?: ApprovedGrant[];
   /** Lists over categories and names. Absent: the block excludes no items. */
   filters?: ItemFilters;
@@ -57,9 +57,9 @@ export interface TokenBlock {
   /** Time in milliseconds since 1970 from which on the token is invalid. */
   exp: number;
   nonce: string;
-  /** Only in block 0: the token was minted for a signed core item, so system-only capabilities count. */
+  /** True if the token was minted for a signed core item, so that system-only capabilities count. Only in block 0. */
   core?: true;
-  /** Only in block 0: the approval by a person for which this token was minted. */
+  /** Id of the approval by a person for which this token was minted. Only in block 0. */
   approval?: string;
 }
 
@@ -73,9 +73,9 @@ const printable = textLike(/^[^\u0000-\u001f\u007f]{1,4096}$/, 'a text of 1 to 4
 const threadId = textLike(/^[A-Za-z0-9_-]{1,80}$/, 'a thread id');
 const count = wholeBetween(0, Number.MAX_SAFE_INTEGER);
 const exactly =
-  (wanted: number | true): Rule<Json> =>
+  (constant: number | true): Rule<Json> =>
   (value, place) =>
-    value === wanted ? value : wrongType(place, `\`${wanted}\``, value);
+    value === constant ? value : wrongType(place, `\`${constant}\``, value);
 
 const scope = record(Object.fromEntries(SCOPE_FIELDS.map((name) => [name, text])), STRICT);
 const grant = { capability: text, scope };
@@ -116,13 +116,13 @@ function blockProblem(value: Json, index: number): string | undefined {
   const [first] = problemsIn(value, '', blockRule);
   if (first) return `is not valid: ${first.message}`;
   const rootOnly = ['core', 'approval'].find((name) => index > 0 && getOwn(value, name));
-  return rootOnly === undefined ? undefined : `may not hold \`${rootOnly}\``;
+  return rootOnly === undefined ? undefined : `may not contain \`${rootOnly}\``;
 }
 
 /** Cache of blocks that this process wrote, by index and text. */
 const written = createRecent<string, TokenBlock>(100);
 
-/** Returns the text that is signed. */
+/** Returns the text that is signed. Fails with `invalid_input` for an invalid or too long block. */
 export function writeBlock(block: TokenBlock, index: number): Outcome<string> {
   // Optional fields that are undefined are absent in JSON.
   const value = plainJson(block);
@@ -136,7 +136,7 @@ export function writeBlock(block: TokenBlock, index: number): Outcome<string> {
   return ok(text);
 }
 
-/** Returns a frozen block. Refuses every non-canonical spelling: duplicate keys, blanks, other numbers. */
+/** Returns a frozen block. Fails for a text that is not canonical: duplicate keys, blanks, other numbers. */
 export function readBlock(text: string, index: number): Outcome<TokenBlock> {
   const before = written.get(`${index}:${text}`);
   if (before) return ok(before);
@@ -163,7 +163,7 @@ export function leastBudget(budgets: readonly (TokenBudget | undefined)[]): Toke
   const uses = present.flatMap((budget) => Object.entries(budget.uses ?? {}));
   const spends = present.flatMap(({ spend }) => spend ?? []);
   return compact<TokenBudget>({
-    // The smallest comes last and overwrites the others.
+    // The smallest number of a tool comes last and overwrites the others.
     uses: uses.length > 0 ? Object.fromEntries(uses.sort(([, a], [, b]) => b - a)) : undefined,
     spend: spends.sort((a, b) => Number(nanos(a) - nanos(b)))[0],
     spawns: least(present.flatMap(({ spawns }) => spawns ?? [])),

@@ -1,5 +1,5 @@
-// Verifies capability tokens. Signatures and shapes are checked once per token and cached by hash. Time,
-// revocation and grants are checked at every question.
+// Verifies capability tokens. Signatures and shapes are checked once per token, and the result is cached by
+// hash. Time, revocation and grants are checked at every use.
 import { createRecent, type Outcome, ok } from '../../base/index.ts';
 import type { CapabilityCatalog } from '../grants/capability-catalog.ts';
 import { tokenRefused } from '../grants/denial.ts';
@@ -26,7 +26,7 @@ import { readBlock, type TokenBlock } from './token-block.ts';
 import { type TokenWorld, VerifiedToken } from './verified-token.ts';
 
 export interface TokenVerifierPorts extends TokenWorld {
-  /** Trusted keys of block 0. Several during an exchange of root keys. */
+  /** Trusted keys of block 0. During an exchange of root keys there are several. */
   roots: readonly PublicKeyRecord[];
   audience: string;
   /** Real path of the project's root. */
@@ -70,7 +70,7 @@ function readBlocks(links: readonly TokenLink[]): Outcome<TokenBlock[]> {
   return ok(blocks);
 }
 
-/** True if the chain so far may move into another project. Each earlier block must have the right. */
+/** True if a block may enter another project. Each earlier block must have the right. */
 function mayEnter(project: string, before: readonly TokenBlock[], catalog: CapabilityCatalog) {
   const need = { capability: 'project.use', scope: { path: project } };
   return before.every((block) => grantsAllow(block.caps, need, catalog));
@@ -90,7 +90,7 @@ function lineageProblem(
     if (block.thread !== before.thread && block.parent !== before.thread) {
       return [
         'thread',
-        `block ${index} is for a thread that is not a child of \`${before.thread}\``,
+        `block ${index} belongs to a thread that is not a child of \`${before.thread}\``,
       ];
     }
     if (
@@ -121,9 +121,9 @@ export function createTokenVerifier(ports: TokenVerifierPorts) {
     const token = decodeToken(text);
     if (!token.ok) return tokenRefused('malformed', token.error.detail.message);
     const root = roots.get(token.output.root);
-    if (!root) return tokenRefused('root', 'it is signed by an unknown root key');
+    if (!root) return tokenRefused('root', 'its root key is not trusted');
     const genuine = verifyLinks(token.output.links, root) && verifyEnd(token.output);
-    if (!genuine) return tokenRefused('signature', 'a signature does not fit');
+    if (!genuine) return tokenRefused('signature', 'a signature is not valid');
     const blocks = readBlocks(token.output.links);
     if (!blocks.ok) return blocks;
     const problem = lineageProblem(blocks.output, ports);
@@ -141,10 +141,10 @@ export function createTokenVerifier(ports: TokenVerifierPorts) {
   }
 
   return {
-    /** `thread`: the thread that presents the token; a token of another thread is refused. Never throws. */
+    /** Verifies a token. With `thread`, the presenting thread, a token of another thread is refused. Never throws. */
     verify(text: string, thread?: string): Outcome<VerifiedToken> {
       if (typeof text !== 'string' || text.length > MAX_TOKEN) {
-        return tokenRefused('malformed', 'it is not a text, or too long');
+        return tokenRefused('malformed', 'it is not a text, or it is too long');
       }
       const token = latest?.text === text ? ok(latest.token) : verifyText(text);
       if (!token.ok) return token;

@@ -318,7 +318,7 @@ test('a refusal says what is missing, who lacks it and the line to add', () => {
       code: 'permission_denied',
       detail: {
         message:
-          '`fs.write` on `src/a.ts` is not granted to `t1`, and a child never holds more than its parent: add `<write resource="filesystem" path="src/a.ts"/>` to the permissions of directive `build`',
+          '`fs.write` on `src/a.ts` is not granted to `t1`, and a child never has more than its parent: add `<write resource="filesystem" path="src/a.ts"/>` to the permissions of directive `build`',
         missing: 'fs.write',
         missing_all: ['fs.write'],
         attempted: 'fs/write_file',
@@ -347,7 +347,7 @@ test('explain goes through the blocks', () => {
     { block: 1, allowed: true, reason: 'thread `t2` allows `fs.read` on `src/a`' },
   ]);
   expect(token.explain(fs('read', 'lib/a'))[0]?.reason).toBe(
-    'thread `t1` holds only `fs.write path=src/**`',
+    'thread `t1` has only `fs.write path=src/**`',
   );
   expect(token.explain(spawn).map(({ allowed }) => allowed)).toEqual([false, true]);
   expect(token.explain(use('approve'))[1]?.reason).toContain('first block alone');

@@ -1,5 +1,5 @@
-// Capability tokens: a chain of blocks, each signed by the key that the block before it names, the first
-// one by the harness's root key. The owner of the last private key can append a block. Nobody can remove
+// Capability tokens are chains of blocks. The root key of the harness signs the first block, and the key that
+// a block names signs the next one. The owner of the last private key can append a block, but cannot remove
 // one, because that key fits only the end of the chain.
 import { fail, type Outcome, ok, type RandomBytes, systemRandom } from '../../base/index.ts';
 import {
@@ -34,7 +34,7 @@ export interface CapabilityToken {
   readonly proof: TokenProof;
 }
 
-/** The content of a block from the caller. Version, nonce and marks are added here. */
+/** The content of a block from the caller. `mintToken` and `attenuateToken` add version, nonce and marks. */
 type BlockContent = Omit<TokenBlock, 'v' | 'nonce' | 'core' | 'approval'>;
 
 interface MintOptions {
@@ -58,8 +58,8 @@ const indexBytes = (index: number): Buffer => {
 };
 
 /**
- * Returns the bytes that a block's signature covers. `previous` is the signature before it; for block 0
- * the root key.
+ * Returns the bytes that the signature of a block covers. `previous` is the signature of the block before,
+ * and for block 0 the root key.
  */
 export const signedBytes = (
   index: number,
@@ -68,7 +68,7 @@ export const signedBytes = (
   next: Uint8Array,
 ): Buffer => frame(BLOCK_TAG, indexBytes(index), previous, Buffer.from(body), next);
 
-/** Returns the bytes that a seal covers: the last link and, through its signature, all before it. */
+/** Returns the bytes that a seal covers: the last link and, through its signature, all links before. */
 export const sealedBytes = (count: number, { body, next, signature }: TokenLink): Buffer =>
   frame(SEAL_TAG, indexBytes(count), Buffer.from(body), next, signature);
 
@@ -99,7 +99,7 @@ function appendLink(
 
 const nonceOf = (random: RandomBytes): string => toBase64Url(random(16));
 
-/** Returns a new chain of one block, signed by the root key. Fails for a block that could not be verified. */
+/** Returns a new chain of one block, which the root key signs. Fails for a block that no verifier would accept. */
 export function mintToken(
   root: KeyPair,
   content: BlockContent,
@@ -172,7 +172,7 @@ function readProof(kind: string | undefined, text: string): TokenProof | undefin
 }
 
 /**
- * Reads exactly the text that `encodeToken` writes. Checks only the form; a verifier checks the
+ * Reads exactly the text that `encodeToken` writes. Checks only the form, because a verifier checks the
  * signatures. Never throws.
  */
 export function decodeToken(text: string): Outcome<CapabilityToken> {
@@ -180,7 +180,7 @@ export function decodeToken(text: string): Outcome<CapabilityToken> {
   if (typeof text !== 'string' || text.length > MAX_TOKEN) return refuse('it is too long');
   const parts = text.split('.', 3 * MAX_BLOCKS + 5);
   const count = (parts.length - 4) / 3;
-  if (parts[0] !== PREFIX) return refuse('its version is unknown');
+  if (parts[0] !== PREFIX) return refuse('its version is not supported');
   if (!Number.isInteger(count) || count < 1 || count > MAX_BLOCKS)
     return refuse('parts are missing');
   const root = parts[1] ?? '';

@@ -1,9 +1,9 @@
-// A verified token, and how approvals of a person are added to a thread's rights: the chain is minted
-// anew with the approvals in its blocks.
+// Answers questions about a verified token, and adds approvals of a person to the rights of a thread: the
+// chain is minted again with the approvals in its blocks.
 //
 // INVARIANT: right = declared AND (parent OR approval), always. An approval is in every block above its
-// thread, where it replaces missing grants, and in no block below. The thread's own block keeps what its
-// directive declares, unless the person allowed more.
+// thread, where it replaces missing grants, and in no block below. The thread's own block keeps the rights
+// that its directive declares, unless the person allowed more.
 import {
   type Clock,
   createRecent,
@@ -38,14 +38,14 @@ import {
 } from './token-block.ts';
 
 export interface ApprovedRight {
-  /** The approval whose uses are counted. */
+  /** Id of the approval whose uses are counted. */
   approval: string;
-  /** The thread that got it. Its descendants may declare it too. */
+  /** The thread that received the approval. Its descendants may declare the right too. */
   thread: string;
   grant: Grant;
   /** Time in milliseconds since 1970 from which on the approval does not count. Absent: no such time. */
   expires?: number;
-  /** True if the directive does not declare it and the person allowed it anyway. */
+  /** True if the person allowed a right that the directive does not declare. Absent: false. */
   beyond?: boolean;
 }
 
@@ -62,7 +62,7 @@ function approvedIn(
   });
 }
 
-/** `blocks` of a verified token. The new token expires with the earliest of its parts. */
+/** Mints the chain of a verified token again, with approvals. It expires at the earliest time of its parts. */
 export function widenToken(
   root: KeyPair,
   blocks: readonly TokenBlock[],
@@ -89,15 +89,15 @@ export function widenToken(
   return token ? ok(token) : fail('invalid_input', 'a token needs a block');
 }
 
-/** A verified token allows what its chain allows, unless it expired, was revoked, or a ceiling refuses. */
+/** State outside of a token that can remove its rights, such as time, revocations and ceilings. */
 export interface TokenWorld {
   clock: Pick<Clock, 'now'>;
   catalog: CapabilityCatalog;
   /** True for a revoked thread and its descendants. */
   isRevoked?(thread: string): boolean;
-  /** Absent: every thread that the root key signed is known. */
+  /** False for a thread that was not found or has ended. Absent: every thread with a valid token counts. */
   isKnownThread?(thread: string): boolean;
-  /** Counts one use of an approval in the token, once per token. Absent: approvals in a token do not count. */
+  /** Counts one use of an approval, once per token. Absent: approvals in a token do not count. */
   useApproval?(use: { approval: string; thread: string; token: string }): Outcome<null>;
   /** The operator's policies, which cap every token. */
   ceilings?: readonly Ceiling[];
@@ -114,21 +114,21 @@ interface RefusedNeed {
   readonly rule?: string;
 }
 
-/** No grant of any directive covers this need, so none is missing. */
+/** True if no grant of any directive can cover this need, so that no grant is missing. */
 const isClosed = ({ capability, scope }: Need): boolean =>
   capability === 'fs.write' && isProtectedPath(scope?.path ?? '');
 
 const VALID = ok(null);
-/** Marks an allowed need: an approval was used and its use was counted. */
+/** Takes the place of a refusal if an approval allows the need and its use was counted. */
 const BY_APPROVAL = '';
 
 export class VerifiedToken {
-  /** For the audit and for caches. It reveals nothing of the token. */
+  /** Hash of the token for the audit and for caches. It reveals no part of the token. */
   readonly hash: string;
   readonly blocks: TokenChain;
   /** The earliest expiry of all blocks. */
   readonly expires: number;
-  /** Thread and project of the last block, which acts. */
+  /** Thread of the last block, which is the actor. `project` is its project. */
   readonly thread: string;
   readonly project: string;
   /** The smallest value of each field over all blocks. */
@@ -143,7 +143,7 @@ export class VerifiedToken {
   // Names are computed on demand, because few tokens need them. Blocks are immutable.
   #names: readonly string[] | undefined;
 
-  /** `blocks` are frozen and not empty. */
+  /** Expects frozen blocks, at least one. */
   constructor(hash: string, blocks: TokenChain, world: TokenWorld) {
     const [first, last] = [blocks[0], blocks.at(-1)] as [TokenBlock, TokenBlock];
     this.hash = hash;
@@ -158,9 +158,9 @@ export class VerifiedToken {
     Object.freeze(this);
   }
 
-  // The four questions of every call are bound functions, so that callers can pass them on singly.
+  // Some checks are bound functions, so that callers can pass each of them without the object.
 
-  /** Fails if the token is expired or revoked. Checked at every question, because tokens live long. */
+  /** Fails if the token has expired or was revoked. Every other check calls it, because a token is used for long. */
   readonly current = (): Outcome<null> => {
     const { clock, isRevoked, isKnownThread } = this.#world;
     // A clock that returns no number gives a refusal.
@@ -169,7 +169,7 @@ export class VerifiedToken {
       if (isRevoked?.(name)) return tokenRefused('revoked', `thread \`${name}\` was revoked`);
     }
     return isKnownThread?.(this.thread) === false
-      ? tokenRefused('thread', `thread \`${this.thread}\` is unknown or has ended`)
+      ? tokenRefused('thread', `thread \`${this.thread}\` was not found or has ended`)
       : VALID;
   };
 
@@ -186,7 +186,7 @@ export class VerifiedToken {
       else if (refusal !== undefined) {
         isRefused = true;
         message ||= refusal;
-        // If the chain grants it and a ceiling refuses, no right is missing. No grant reaches `.ai`.
+        // No right is missing if the chain grants the need and a ceiling refuses it, or if no grant could cover it.
         const isLacking = !isClosed(part) && this.#chain.refusal(part) !== undefined;
         if (isLacking) missing.push(part);
       }
@@ -204,7 +204,7 @@ export class VerifiedToken {
     const refusal = this.#chain.refusal(need);
     const capped = capRefusal(ceilings, need, catalog);
     if (refusal === undefined) return capped;
-    // Ceilings come before approvals, so that a refused call uses none.
+    // Ceilings are checked before approvals, so that a call that a ceiling refuses uses no approval.
     const by = capped === undefined ? this.#useApproval(need) : [];
     return by === true ? BY_APPROVAL : [refusal, ...by].join('; ');
   }
@@ -222,7 +222,7 @@ export class VerifiedToken {
     return reasons;
   }
 
-  /** If the chain lacks nothing, a rule refuses: a policy, unless `rule` is given. */
+  /** Returns the refusal. If no right is missing, its rule is `policy` unless the caller passes another. */
   #refuse({ missing, message, attempted, need, rule }: RefusedNeed): Failure {
     const remedy = missing[0] && this.#chain.remedy(missing[0]);
     return denied({
@@ -235,7 +235,7 @@ export class VerifiedToken {
     });
   }
 
-  /** Checks for a grant of that name with any scope. Used before the scope is known. */
+  /** Checks for a grant of that name with any scope. Callers use it before they have the scope. */
   readonly holds = (capability: string): Outcome<null> => {
     const valid = this.current();
     const text = `holds ${capability}`;
@@ -245,7 +245,7 @@ export class VerifiedToken {
     const need = { capability };
     if (lack !== undefined) return this.#refuse({ missing: [need], message: lack, need });
     if (!ceilings.every((ceiling) => ceilingHolds(ceiling, capability, catalog))) {
-      const message = `the policy leaves nothing of \`${capability}\``;
+      const message = `the policy allows no scope of \`${capability}\``;
       return this.#refuse({ missing: [], message, need });
     }
     this.#allowed.set(text, true);
@@ -254,16 +254,16 @@ export class VerifiedToken {
 
   /** Returns true if the lists of categories and names let the thread see and use this item. */
   readonly sees = (kind: ListedKind, category: string, id: string): boolean =>
-    // Tools are named one by one in `tool.execute`, and no list excludes them.
+    // Grants of `tool.execute` name the tools, and no list excludes a tool.
     this.current().ok && (kind === 'tool' || this.listAgainst(kind, category, id) === undefined);
 
-  /** Returns the list that excludes this item, such as `directives.allow_categories`. */
+  /** Returns the list that excludes this item, such as `directives.allow_categories`. Undefined if it passes. */
   readonly listAgainst = (kind: ListedKind, category: string, id: string): string | undefined =>
     kind === 'tool'
       ? undefined
       : this.#chain.listAgainst(kind === 'directive' ? 'directives' : kind, category, id);
 
-  /** Checks whether this directive may be started as a child thread. */
+  /** Checks whether the thread may start this directive as a child thread. */
   maySpawn(category: string, id: string): Outcome<null> {
     const need: Need = { capability: 'spawn.thread' };
     const allowed = this.check(need, id);
@@ -277,8 +277,8 @@ export class VerifiedToken {
     return this.#refuse({ missing, message, attempted: id, need, rule: list });
   }
 
-  missingAtStart(wanted: readonly Grant[]): StartCheck {
-    return this.#chain.misses(wanted);
+  missingAtStart(needed: readonly Grant[]): StartCheck {
+    return this.#chain.misses(needed);
   }
 
   /**

@@ -94,7 +94,7 @@ const DIRECTIVES: readonly Case[] = [
     'thread_directive.md',
     '',
     [
-      'remove the line, or call a tool of the bundle that does this for you',
+      'remove the line, or call a tool of the bundle instead',
       replace(...limits('<turns>5</turns>', '<tokens>10000</tokens>')),
     ],
     'exec directive NAME',
