@@ -114,7 +114,7 @@ export const CONTEXT_VIEW: ViewTable<Frame> = {
   ),
 };
 
-/** Arguments of the whole view are separate from names, because both are read as members. */
+/** The view for `ctx` as one object. Its `args` has the values by name and the list `names`. */
 const WHOLE_VIEW: ViewTable<Frame> = {
   ...CONTEXT_VIEW,
   args(frame) {

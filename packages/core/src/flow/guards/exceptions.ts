@@ -37,7 +37,7 @@ let serial = 0;
 const entryOf = (id: string, mark: string): string => `lift ${id} ${mark}`;
 
 /**
- * Notes the exception on an input. The note ends where the data is mixed with unjudged data (see
+ * Marks an input with the exception. A value made of it and of unjudged data does not have the mark (see
  * `mergeReplaced`).
  */
 const noted = (input: Argument, id: string): Argument => {
@@ -85,10 +85,10 @@ export function liftedFrom(
 }
 
 /**
- * True if all marks that the filter is about were judged by a guard of this exception. `known`: marks
- * that also count as judged.
+ * True if a guard of this exception judged all marks that the filter is about. `judgedMarks`: further
+ * marks that count as judged.
  */
-const isKnown = (marks: Descriptor, filter: string, id: string, judgedMarks: readonly string[]) =>
+const areJudged = (marks: Descriptor, filter: string, id: string, judgedMarks: readonly string[]) =>
   marks.taint
     .filter((mark) => carries({ ...marks, taint: [mark] }, filter))
     .every((mark) => judgedMarks.includes(mark) || marks.replaced.includes(entryOf(id, mark)));
@@ -105,6 +105,6 @@ export function insidePart(finding: Finding, { exception }: Frame): Finding | un
   const { marks, mark, isImplied } = yields;
   if (!marks) return remainderOf(finding);
   const judgedMarks = isImplied ? exception.influence.taint : NOTHING;
-  const isSeen = mark !== undefined && isKnown(marks, mark, exception.id, judgedMarks);
-  return isSeen ? remainderOf(finding) : finding;
+  const isJudged = mark !== undefined && areJudged(marks, mark, exception.id, judgedMarks);
+  return isJudged ? remainderOf(finding) : finding;
 }

@@ -33,9 +33,9 @@ function createIndex(list: readonly Guard[]) {
     if (byLabel.size === 0 || descriptor.taint.length === 0) return NOBODY;
     const cached = cache.get(descriptor);
     if (cached) return cached;
-    const found = forLabels(descriptor.taint);
-    cache.set(descriptor, found);
-    return found;
+    const guards = forLabels(descriptor.taint);
+    cache.set(descriptor, guards);
+    return guards;
   };
 
   const collect = (op: Operation, outerLabels: readonly string[]): readonly Guard[] => {

@@ -27,7 +27,7 @@ function lengthOf(value: Value): number {
 const tokestOf = (value: Value): number =>
   estimateValueTokens(value.text, textAt(value.meta.origin, 'file'));
 
-/** Returns the exact count if it is known, else the estimate. */
+/** Returns the exact number of tokens if the origin has it, else the estimate. */
 export const tokensOf = (value: Value): number =>
   numberAt(value.meta.origin, 'tokens') ?? tokestOf(value);
 
