@@ -167,10 +167,10 @@ export interface PreparedCall {
    */
   foresee?(
     values: readonly Value[],
-    made: Omit<MadeCall, 'capture'>,
+    call: Omit<MadeCall, 'capture'>,
   ): MaybePromise<Failure | undefined>;
   /** Executes the call with the inputs that the guards passed on. */
-  body(values: readonly Value[], made: MadeCall): MaybePromise<Outcome<Value>>;
+  body(values: readonly Value[], call: MadeCall): MaybePromise<Outcome<Value>>;
   readonly explain?: (failure: Failure) => Failure;
 }
 

@@ -19,7 +19,7 @@ const LOOK_AFTER = 4096;
 const GRACE_MS = 1000;
 const CHARACTERS_PER_MS = 2000;
 
-const found =
+const contains =
   (pattern: string) =>
   (text: string): boolean =>
     text.includes(pattern);
@@ -83,7 +83,7 @@ export async function createMatcher(
     return fail('invalid_input', `the pattern is longer than ${MAX_PATTERN} characters`);
   }
   if (!kind.regex && !kind.ignoreCase) {
-    return ok({ matches: found(pattern), mayMatch: found(pattern) });
+    return ok({ matches: contains(pattern), mayMatch: contains(pattern) });
   }
   const test = await compile(pattern, kind);
   return test.ok ? ok(boundedMatcher(test.output, clock)) : test;

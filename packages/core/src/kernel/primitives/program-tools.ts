@@ -1,4 +1,4 @@
-// Tools of the user's own program. They are found, checked and gated like any other tool. Only their
+// Adds tools of the user's own program. They are looked up, checked and gated like any other tool. Only their
 // last link is different: the `function` primitive calls the program's code.
 import {
   asJson,
@@ -163,8 +163,8 @@ export function withProgramTools(library: Library, list: readonly ToolItem[]): L
   if (list.length === 0) return library;
   const items = new Map(list.map((item) => [item.id, item]));
   const bare = (name: string): ToolItem | undefined => {
-    const found = list.filter(({ id }) => id.endsWith(`/${name}`));
-    return found.length === 1 ? found[0] : undefined;
+    const matches = list.filter(({ id }) => id.endsWith(`/${name}`));
+    return matches.length === 1 ? matches[0] : undefined;
   };
   return {
     ...library,
@@ -184,6 +184,6 @@ export function withProgramTools(library: Library, list: readonly ToolItem[]): L
   } as Library;
 }
 
-/** True for a file that a program's tool of the same name hides. */
+/** True unless a program's tool with the same id hides the item. */
 const isFile = ({ kind, id }: Item, own: ReadonlyMap<string, ToolItem>): boolean =>
   kind !== 'tool' || !own.has(id);

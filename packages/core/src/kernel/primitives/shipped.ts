@@ -40,12 +40,12 @@ const freshPrimitive = (name: string, make: () => Promise<Primitive>): Primitive
  */
 export function lazyPrimitive(name: string, make: () => Promise<Primitive>): Primitive {
   const { get, made: created } = createOnce(make);
-  let there: Primitive | undefined;
+  let loadedPrimitive: Primitive | undefined;
   return {
     ...freshPrimitive(name, get),
     run(call) {
-      if (there) return there.run(call);
-      return get().then((one) => (there = one).run(call));
+      if (loadedPrimitive) return loadedPrimitive.run(call);
+      return get().then((one) => (loadedPrimitive = one).run(call));
     },
     loaded: get,
     close: () =>
@@ -66,8 +66,8 @@ function lazySink(make: () => Promise<SinkFactory>): SinkFactory {
 }
 
 /**
- * In-process code: functions of the bundle and functions that a program passed to `createRuntime`. Files
- * of a project never name code to run here; their modules run in a sandboxed child.
+ * Creates the primitive that runs code in this process: functions of the bundle, and functions that a program
+ * passed to `createRuntime`. Files of a project cannot name such code; their modules run in a sandboxed child.
  */
 function createFunctionPrimitive(
   bundle: Readonly<Record<string, BuiltinFunction>>,
@@ -90,7 +90,7 @@ function createFunctionPrimitive(
   };
 }
 
-/** The parts that shipped primitives need. */
+/** Ports that the shipped primitives use. */
 interface ShippedPorts {
   clock: Clock;
   /** Returns true if the operator granted this private or loopback address. */

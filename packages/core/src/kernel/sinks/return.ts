@@ -1,5 +1,5 @@
-// The built-in sink: events for the result of the call. They are bounded by number and size, and events
-// beyond that are counted.
+// The built-in sink `return` collects events for the result of the call. Their number and size are bounded,
+// and further events are counted.
 import { ok } from '../../base/index.ts';
 import {
   choiceField,
