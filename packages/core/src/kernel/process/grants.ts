@@ -29,7 +29,7 @@ export function verifierOfGrants(
   const verify: Verifier = (need) => {
     const path = need.scope?.path ?? '';
     if (isGranted(need.capability, path)) return policy(need);
-    return fail('permission_denied', `\`${need.capability}\` is not among what it is granted`, {
+    return fail('permission_denied', `\`${need.capability}\` is not granted to this program`, {
       // The caller may have the right; the program lacks it.
       missing: '',
       rule: 'grants',
