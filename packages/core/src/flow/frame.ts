@@ -375,7 +375,7 @@ export interface OriginPort {
 
 /** Functions that the pipeline calls at fixed stages. Every operation inside of a frame uses the same ports. */
 export interface Ports {
-  /** Called in stages 5 and 8 if the verdict is `ask`. Absent: nobody can approve, so it is refused. */
+  /** Called in stages 5 and 8 if the verdict is `ask`. Absent: the operation is refused. */
   ask?(question: Question, frame: Frame): MaybePromise<Outcome<ApprovalAnswer>>;
   /** Called in stage 5, before policies judge. Absent: only the marks of the arguments count. */
   origins?: OriginPort;

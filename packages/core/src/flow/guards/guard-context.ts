@@ -1,4 +1,4 @@
-// The context of a guard's condition: `input`, `output`, `op`, `ctx`. The expression language has no
+// Makes the context of a guard's condition: `input`, `output`, `op`, `ctx`. The expression language has no
 // calls, so questions about several inputs are data: `"secret" in input.any.labels`. Only the members
 // that the condition reads are computed.
 import type { Json, JsonObject } from '../../base/index.ts';

@@ -64,7 +64,7 @@ export function createTrail(): Trail {
   const steps: TracedStep[] = [];
   const stepOf = (id: number): TracedStep => steps[id] as TracedStep;
 
-  /** Returns the ids that no other id leads to. */
+  /** Returns the ids of operations whose results no other of these operations used. */
   function nearest(ids: readonly number[]): number[] {
     const further = new Set(ids.flatMap((id) => numbersIn(stepOf(id).used)));
     return ids.filter((id) => !further.has(id));

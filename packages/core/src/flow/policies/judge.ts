@@ -1,4 +1,4 @@
-// Stage 5, the policy part: label rules of every level, named rules, and tiers that need approval.
+// Implements the policy part of stage 5: label rules of every level, named rules, and tiers that need approval.
 // INVARIANT: levels are always judged one by one and all their objections count, so one more level can
 // only narrow. This file never answers "allow".
 import type { Finding, Frame, FramePolicy, LabelRule, ModelReader, RuleState } from '../frame.ts';
@@ -248,7 +248,7 @@ function isInherited(
 
 interface JudgeSettings {
   readonly states: ReadonlyMap<string, RuleState>;
-  /** Rule states of policy files and locked policies. No exception goes below them. */
+  /** Rule states of policy files and locked policies. No exception lifts them. */
   readonly stated: ReadonlyMap<string, RuleState>;
   readonly approve: readonly string[];
   isLiftable(policy: Policy): boolean;

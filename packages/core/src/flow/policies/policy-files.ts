@@ -1,6 +1,6 @@
-// The current policy files of all levels. They are read again after 20 ms, so that a tightened rule
-// applies soon in every running process. A file that is unreadable or has a mistake closes everything,
-// because the readable half might be the half that allows.
+// Reads the policy files of all levels. They are read again after 20 ms, so that a tightened rule applies
+// soon in every running process. A file that is unreadable or has a mistake closes everything, because
+// the readable half might be the half that allows.
 import { hash } from 'node:crypto';
 import { realpathSync, statSync } from 'node:fs';
 import { resolve } from 'node:path';

@@ -50,7 +50,7 @@ const PIECE = 64 * 1024;
 /** The parser also buffers a field name, its colon and its blank. */
 const SLACK = 64;
 
-/** `maxEvent`: the longest text of one event, in UTF-16 units. `onEvents` gets events without secrets. */
+/** Creates a parser. `maxEvent`: maximum text of an event in UTF-16 units. `onEvent` gets events without secrets. */
 export function createEventParser(
   onEvent: (event: StreamEvent) => void,
   maxEvent = MAX_EVENT,

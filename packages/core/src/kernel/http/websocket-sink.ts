@@ -63,13 +63,13 @@ function settingsOf(destination: JsonObject): Outcome<Settings> {
 const pause = (ms: number, timer: Timer, stop: AbortSignal): Promise<void> =>
   new Promise((resolve) => {
     if (stop.aborted) return resolve();
-    const done = (): void => {
+    const finish = (): void => {
       cancel();
-      stop.removeEventListener('abort', done);
+      stop.removeEventListener('abort', finish);
       resolve();
     };
-    const cancel = timer(ms, done);
-    stop.addEventListener('abort', done, { once: true });
+    const cancel = timer(ms, finish);
+    stop.addEventListener('abort', finish, { once: true });
   });
 
 class WebSocketSink implements Sink, WebSocketUser {
@@ -115,7 +115,7 @@ class WebSocketSink implements Sink, WebSocketUser {
     const { request, context, ports } = this.#setup;
     await Promise.race([this.#finish(), pause(CLOSE_MS, ports.timer, this.#stop.signal)]);
     const isLate = this.#line !== undefined || this.#waiting.length > 0;
-    const error = this.#error ?? (isLate ? 'not everything was sent in time' : undefined);
+    const error = this.#error ?? (isLate ? 'some events were not sent in time' : undefined);
     this.#dropped += this.#waiting.splice(0).length;
     this.#onAbort();
     context.signal.removeEventListener('abort', this.#onAbort);
@@ -210,7 +210,7 @@ class WebSocketSink implements Sink, WebSocketUser {
     const { promise: answered, resolve } = Promise.withResolvers<boolean>();
     this.#onLost = resolve;
     this.#line.close();
-    if (!(await answered)) this.#error ??= 'the other side did not confirm the end';
+    if (!(await answered)) this.#error ??= 'the server did not confirm the end of the connection';
   }
 }
 

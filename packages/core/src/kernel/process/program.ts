@@ -56,11 +56,11 @@ export function findProgram(
     if (!command.ok) return command;
     const { interpreter, args, shown: readable } = command.output;
     // The interpreter comes from the path or the project's own environment; no caller names it.
-    const interpreterFile = isAbsolute(interpreter)
+    const found = isAbsolute(interpreter)
       ? ok(interpreter)
       : findFile(interpreter, path, projectRoot);
     const all = environment === undefined ? readable : [...readable, environment];
-    return interpreterFile.ok ? ok({ file: interpreterFile.output, args, inProject: undefined, shown: all }) : interpreterFile;
+    return found.ok ? ok({ file: found.output, args, inProject: undefined, shown: all }) : found;
   }
   const name = program.kind === 'shell' ? program.shell : program.command;
   const file = findFile(name, path, projectRoot);
