@@ -1,5 +1,5 @@
-// `edit_file`: one exact replacement, or an addition at the end. A text that is missing or occurs
-// several times is refused with the line numbers. Nothing is ever replaced by resemblance.
+// Implements `edit_file`: one exact replacement, or an addition at the end. A text that is missing or occurs
+// several times is refused with the line numbers. Similar text is never replaced.
 import { createHash } from 'node:crypto';
 import { type Failure, fail, type Outcome, ok } from '../../base/index.ts';
 import { markFailure } from '../../flow/index.ts';

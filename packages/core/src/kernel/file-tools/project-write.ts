@@ -49,7 +49,7 @@ export async function writeProjectFile(
     const isRace = append && (detail.reason === 'changed' || detail.reason === 'exists');
     if (!isRace || code === 'permission_denied') return written;
     if (tries === MAX_TRIES) {
-      return fail('tool_failed', `\`${place.relative}\` changes again and again; other processes write it`);
+      return fail('tool_failed', `\`${place.relative}\` cannot be changed, because other processes keep writing it`);
     }
   }
 }

@@ -47,7 +47,7 @@ interface EventParser {
 const MAX_EVENT = 8 * 1024 * 1024;
 /** Larger chunks are fed in pieces, so that the bound is checked between them. */
 const PIECE = 64 * 1024;
-/** The parser also buffers a field name, its colon and its blank. */
+/** The parser also buffers a field name, its colon and the space after it. */
 const SLACK = 64;
 
 /** Creates a parser. `maxEvent`: maximum text of an event in UTF-16 units. `onEvent` gets events without secrets. */

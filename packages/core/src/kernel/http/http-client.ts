@@ -1,4 +1,4 @@
-// The primitive `http_client`: one call from its merged config to one outcome. It closes every sink
+// Implements the primitive `http_client`, which turns a merged config into one outcome. It closes every sink
 // exactly once, on every outcome, also if no request was made.
 import type { Clock, Failure, Json, JsonObject, Outcome } from '../../base/index.ts';
 import { createRedactor, ok, withDetail } from '../../base/index.ts';

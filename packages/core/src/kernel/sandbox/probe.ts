@@ -1,5 +1,5 @@
-// Finds a sandbox that works on this machine. It is tried once by running a program in it, because an
-// installed binary proves nothing if user namespaces are disabled.
+// Finds a sandbox that works on this machine. Each candidate is tried by running a program in it, because
+// an installed binary does not work if user namespaces are disabled.
 import { join } from 'node:path';
 import type { Writable } from 'node:stream';
 import { messageOf, spawn } from '../../base/index.ts';

@@ -81,7 +81,7 @@ const isOver = (note: Note, beat: number): boolean =>
     ? !isAlive(note.pid) || processName(note.pid) !== note.process
     : Date.now() - beat > SILENT_MS;
 
-/** True for a trap that was created or renamed while the child ran. Later ones belong to the person. */
+/** True for a trap that was created or renamed while the child ran. A later trap is the person's own. */
 const isOfRun = (trap: Trap, since: number, until: number): boolean =>
   (trap.bornMs >= since && trap.bornMs <= until) || trap.changedMs <= until;
 

@@ -40,7 +40,7 @@ function findSink(type: string, primitives: Primitives, library: Shelf): Outcome
   if (!sinkTool.ok) {
     const sinks = library.all('tool').flatMap(({ id, tags }) => (tags.includes('sink') ? id : []));
     const hint = didYouMean(type, ['return', 'file_sink', 'null_sink', 'websocket_sink', ...sinks]);
-    return fail('not_found', `sink \`${type}\` not sinkTool`, compact({ hint }));
+    return fail('not_found', `sink \`${type}\` not found`, compact({ hint }));
   }
   const chain = library.chainOf(sinkTool.output);
   if (!chain.ok) return chain;

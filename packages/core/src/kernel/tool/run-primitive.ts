@@ -563,8 +563,8 @@ function boxOf(
 }
 
 /**
- * A value that becomes the name of a file can be read from the folder, so the folder gets its marks. The
- * parameter is known if the guards kept the order of the inputs.
+ * Records the marks of a value that becomes the name of a file, because the folder then shows the value. If
+ * the guards changed the number of inputs, the marks of all inputs are recorded.
  */
 function nameFiles(
   { labels, projectRoot }: BodyPorts,

@@ -1,4 +1,4 @@
-// A tool that is called many times with only the body changed, such as a model's provider. Plan, checks,
+// Opens a tool that is called many times with only the body changed, such as a model's provider. Plan, checks,
 // config, address, headers and redactor are computed once and reused until something changes. Rights and
 // addresses are judged at every sending. INVARIANT: each body is sent at most once, whatever retries the
 // chain declares: the sender pays for each sending and decides about the next.
