@@ -1,5 +1,5 @@
-// The frame: an immutable linked record of the present operation, with its guards, policy and ports. This file
-// contains only types, because the folders above implement the parts and each part receives the whole frame.
+// Types of the frame: an immutable linked record of the present operation, with its guards, policy and ports. The
+// folders above implement the parts, and each part receives the whole frame.
 import type { Json, Outcome } from '../base/index.ts';
 import type { Argument, InputRole, LookAtPlace, Operation, PreviewWrite } from './operation.ts';
 import type { Descriptor } from './values/labels.ts';
@@ -223,7 +223,7 @@ export interface Finding {
   readonly ways?: readonly string[];
   /** Marks of the parts of the text. */
   readonly marks?: Descriptor;
-  /** How an exception affects the objection. Absent: no exception lifts it. */
+  /** The effect of an exception on the objection. Absent: no exception lifts it. */
   readonly yields?: Yielding;
 }
 

@@ -1,4 +1,4 @@
-// An operation: what is done, to which target, and how its keys are matched. Keys are hierarchical
+// Defines operations: the kind of action, its target, and the matching of its keys. Keys are hierarchical
 // (`op:cmd:git:push`, `op:tool:fs/write_file`) and never become labels of a value.
 import {
   createRecent,

@@ -210,7 +210,7 @@ class GuardRound implements Judgement {
     const marks = this.#marksOf(subject);
     const facts = {
       ...frame.facts,
-      // For an effect of the guard itself, `op` stays the judged operation.
+      // The judged operation stays `op`, also while the guard performs operations of its own.
       op,
       guard: () => this.#factsOf(guard, subject, marks),
       tools: () => this.#toolsOf(subject),

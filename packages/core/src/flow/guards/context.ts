@@ -1,4 +1,4 @@
-// `ctx` (and `@mx`): the one view of a frame that scripts, code blocks, guards and hooks all see.
+// Makes `ctx` (and `@mx`), the view of a frame that scripts, code blocks, guards and hooks share.
 import { getOwn, isObject, type Json, type JsonObject } from '../../base/index.ts';
 import type { Frame } from '../frame.ts';
 import { isEffect, type Operation } from '../operation.ts';

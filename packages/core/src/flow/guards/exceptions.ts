@@ -1,7 +1,7 @@
-// Exceptions to policy. If an arm of a privileged guard allows an operation, the objections of `labels`,
-// of rules of scripts' policies and of built-in rules are lifted for that operation. INVARIANT: nothing
-// else is ever lifted. Capabilities, guards and policy files are not consulted here; a policy states for
-// each of its findings whether it yields (`yields`).
+// Makes exceptions to policies. If an arm of a privileged guard allows an operation, the objections of
+// `labels`, of rules of scripts' policies and of built-in rules are lifted for that operation. INVARIANT:
+// nothing else is ever lifted. Capabilities, guards and policy files are not consulted here; a policy
+// states for each of its findings whether it yields (`yields`).
 import type { Finding, Frame, Guard, PolicyException, TraceEntry } from '../frame.ts';
 import type { Argument, Operation } from '../operation.ts';
 import { carries, type Descriptor, markReplaced } from '../values/labels.ts';

@@ -1,4 +1,4 @@
-// Guards of directives and policy files: a condition in the expression language and one verdict.
+// Compiles guards of directives and policy files: a condition in the expression language and one verdict.
 import { didYouMean, type Failure, fail, type Json, type Outcome, ok } from '../../base/index.ts';
 import { compileExpression, unknownPaths, unknownValues } from '../../expr/index.ts';
 import type { Guard, GuardSet, GuardTiming, Verdict } from '../frame.ts';

@@ -1,4 +1,4 @@
-// The guards in force, indexed by label and by operation key. An operation that no guard is about costs
+// Indexes the guards in force by label and by operation key. An operation that no guard is about costs
 // two look-ups.
 import type { Guard, GuardSelection, GuardSet, Phase } from '../frame.ts';
 import { createKeyIndex, eachKey, isEffect, type Operation } from '../operation.ts';

@@ -1,5 +1,5 @@
-// A guard: a filter, a timing, and a decision. A script supplies the decision as a closure, a directive
-// or policy file as an expression (guard-expression.ts). Both are called in the same way.
+// Defines guards. A guard has a filter, a timing, and a decision. A script supplies the decision as a closure,
+// a directive or policy file as an expression (guard-expression.ts). Both are called in the same way.
 import { fail, globProblem, type Json, type Outcome, ok } from '../../base/index.ts';
 import type { Guard, GuardFilter, GuardTiming, LabelChange, Phase, Verdict } from '../frame.ts';
 import { normalizePattern } from '../operation.ts';

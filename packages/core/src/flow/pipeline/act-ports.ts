@@ -1,4 +1,4 @@
-// Functions that the pipeline calls for one operation. INVARIANT: they are always for this operation
+// Types of functions that the pipeline calls for one operation. INVARIANT: they are always for this operation
 // only. The frame of its body does not carry them, so a script, a spawn or a call inside is not counted,
 // hooked or recorded as this operation. Such a call brings its own.
 import type { Failure, Fault, Outcome } from '../../base/index.ts';

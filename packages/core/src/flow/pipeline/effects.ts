@@ -1,4 +1,4 @@
-// Effects of a body. They are passed on at once if no guard can object, and buffered otherwise.
+// Passes on the effects of a body: at once if no guard can object, and from a buffer otherwise.
 import type { Effect, Frame } from '../frame.ts';
 
 const MAX_BUFFERED = 100_000;

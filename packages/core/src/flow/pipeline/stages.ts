@@ -1,6 +1,6 @@
-// Hot: runs for every operation, and a promise costs more than an operation that no rule is about. The
-// stages of one attempt. They run synchronously if the ports do, because a tick per stage would cost
-// more than the stages.
+// Hot: runs for every operation, and a promise costs more than an operation that no rule is about. Runs
+// the stages of one attempt, synchronously if the ports do, because a tick per stage would cost more than
+// the stages.
 import {
   catchToOutcome,
   type Failure,

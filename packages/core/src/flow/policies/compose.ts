@@ -50,11 +50,11 @@ export interface ComposedPolicy extends FramePolicy {
   readonly anneal: 'ask' | 'auto';
   /** True if price files of the project may lower the prices of the user, the bundle and the price package. */
   readonly allowsLowerPrices: boolean;
-  /** How threads read untrusted text. One level with `reference` is sufficient. */
+  /** The form in which threads read untrusted text. One level with `reference` is sufficient. */
   readonly untrusted: 'show' | 'reference';
   /** True if a private or loopback host is allowed. Public hosts are not checked here. */
   isHostAllowed(host: string): boolean;
-  /** How long an approval request stays pending, in milliseconds. */
+  /** Time in milliseconds after which a pending approval request expires. */
   readonly approvalMs: number;
   /** Checks by id, not by provider, whether a model may be called. Fails with `permission_denied`. */
   allowsModel(id: string): Outcome<null>;

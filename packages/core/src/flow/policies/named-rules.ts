@@ -1,5 +1,5 @@
-// The rules with a name. Built-in rules apply unless an operator or user sets another state. Packs apply
-// if a policy names them. No `labels` entry lifts a rule.
+// Defines the rules with a name. Built-in rules apply unless an operator or user sets another state. Packs
+// apply if a policy names them. No `labels` entry lifts a rule.
 import type { ModelReader } from '../frame.ts';
 import {
   type Argument,

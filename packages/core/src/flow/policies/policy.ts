@@ -91,7 +91,7 @@ export interface Policy extends PolicyRules {
   surfaces?: Record<string, SurfacePolicy>;
   /** Ids or globs of tools whose results are trusted. */
   trusted?: { tools?: string[] };
-  /** How a model reads untrusted text: as it is, or as references to it. */
+  /** The form in which a model reads untrusted text: the text itself, or references to it. */
   untrusted?: 'show' | 'reference';
   retention?: { days?: number; keep_failed?: boolean };
   /** Number of days after which a pending approval request expires. */
@@ -100,7 +100,7 @@ export interface Policy extends PolicyRules {
   /** The level whose prices of models count. */
   prices?: 'user' | 'project';
   notify?: JsonObject;
-  /** How much of arguments and results a transcript shows. */
+  /** The part of arguments and results that a transcript shows. */
   transcript?: 'preview' | 'full';
 }
 

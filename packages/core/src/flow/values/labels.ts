@@ -1,5 +1,5 @@
-// The marks of a value. Descriptors are frozen and interned, so equal ones are the same object, a
-// comparison is `===`, and a repeated merge is a table look-up.
+// Implements the marks of a value. Descriptors are frozen and interned, so equal ones are the same object,
+// a comparison is `===`, and a repeated merge is a table look-up.
 //
 // `replaced` belongs to the guards: an entry says that a guard has already replaced all data with its
 // label in that phase. A merge can remove only this part (new labelled data ends it); everything else
@@ -183,7 +183,7 @@ const isFixed = (mark: string): boolean => /^(src|dir):/.test(mark);
 
 function without(descriptor: Descriptor, isRemoved: (mark: string) => boolean): Descriptor {
   const stays = (mark: string) => isFixed(mark) || !isRemoved(mark);
-  // The taint includes the labels.
+  // The taint includes the labels, so one check covers both.
   if (descriptor.taint.every(stays)) return descriptor;
   return describe({
     ...descriptor,

@@ -1,4 +1,4 @@
-// Record files, which the runtime appends to, are in projects, and a project may be untrusted.
+// Appends to record files. They are in projects, and a project may be untrusted.
 // INVARIANT: a record is always written to a regular file at exactly this path, or not at all. A link
 // could redirect lines into a person's shell profile, and a pipe could block for ever.
 import {

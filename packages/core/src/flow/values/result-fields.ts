@@ -201,7 +201,7 @@ export function* singlesOf(value: Value, depth = 0): Generator<Value> {
   }
 }
 
-/** How a tool vouches for a single untrusted value. */
+/** The way in which a tool vouches for a single untrusted value. */
 type Vouched = 'identifier' | 'directory' | 'reference';
 
 /** True if the value is a tool's output or a reference, and was not written by a model. */

@@ -1,5 +1,5 @@
-// The members of a value for scripts, guards and hooks (`.ctx`, `.mx`). They are read-only and lazy: the
-// tokens of a long text are counted when they are read.
+// Provides the members of a value for scripts, guards and hooks (`.ctx`, `.mx`). They are read-only and
+// lazy: the tokens of a long text are counted when they are read.
 import { getOwn, type Json, type JsonObject, numberAt, textAt } from '../../base/index.ts';
 import type { Value } from './value.ts';
 

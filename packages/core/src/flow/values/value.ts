@@ -1,4 +1,4 @@
-// The value type of scripts, tools and threads. Data and marks are immutable and stay together. The text is
+// Implements the value type of scripts, tools and threads. Data and marks are immutable and stay together. The text is
 // computed when it is read. A container stores the marks of each element: an element alone has exactly its
 // own marks, and the container has their union.
 import { getOwn, type Json } from '../../base/index.ts';

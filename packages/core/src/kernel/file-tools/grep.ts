@@ -1,4 +1,4 @@
-// `grep`: finds lines that match in files that the caller may read. The pattern is untrusted, so it is a
+// Implements `grep`: finds matching lines in files that the caller may read. The pattern is untrusted, so it is a
 // literal or an expression that is matched in linear time (pattern.ts). Files, lines and results are
 // bounded, and the answer names every bound that was reached.
 import { lstat } from 'node:fs/promises';

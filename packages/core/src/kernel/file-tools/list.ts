@@ -1,4 +1,4 @@
-// `list_dir` and `glob`: only names that the caller may read. Hidden names are not counted either. If
+// Implements `list_dir` and `glob`, with only names that the caller may read. Hidden names are not counted. If
 // the caller can see no entry and has no grant for the folder itself, the answer is the refusal, whether
 // or not the folder exists.
 import { closeSync, type Dirent } from 'node:fs';

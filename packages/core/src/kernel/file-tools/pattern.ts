@@ -1,6 +1,6 @@
-// The pattern of `grep`. The pattern is untrusted: it is plain text, or an expression for RE2, which
-// matches in time linear in the line. Linear can still be long if a large pattern meets a long line, so
-// the search checks the time and stops if it is too slow.
+// Matches the pattern of `grep`. The pattern is untrusted: it is plain text, or an expression for RE2, which
+// matches in time linear in the line. A large pattern can still need long for a long line, so the search
+// checks the time and stops if it is too slow.
 import { type Clock, fail, type Outcome, ok, systemClock } from '../../base/index.ts';
 
 export interface LineMatcher {

@@ -54,7 +54,7 @@ export async function writeProjectFile(
   }
 }
 
-/** Returns the refusal if nobody may write this path, undefined otherwise. */
+/** Returns the refusal of a path that no caller may write. Undefined for other paths. */
 export const refusesWriting = async ({ relative }: ProjectPath): Promise<Failure | undefined> =>
   (await import('./write-file.ts')).protectedPlace(relative);
 

@@ -1,4 +1,4 @@
-// Connections to checked addresses, and one exchange over one of them. undici implements HTTP/1.1.
+// Opens connections to checked addresses, and makes exchanges over them. undici implements HTTP/1.1.
 // INVARIANT: a connection is always used only for an address that was checked for this request. A kept
 // connection must lead to a listed address, and a new one is opened to the list, not to the name. A name
 // that changes its answer in between (DNS rebinding) has no effect.
@@ -15,7 +15,7 @@ import type { TimeWatch, TimeWatchPorts } from './time-limits.ts';
 /** Consumes a chunk. `true` asks for more, `false` stops; a promise delays the next chunk until it settles. */
 export type Take = (bytes: Buffer) => boolean | Promise<boolean>;
 
-/** How a body ended. `stopped`: the consumer or a time limit stopped it. An error: the body is incomplete. */
+/** The end of a body. `stopped`: the consumer or a time limit stopped it. An error: the body is incomplete. */
 export type BodyEnd = 'end' | 'stopped' | Error;
 
 export interface Body {

@@ -1,5 +1,5 @@
-// Parses the bytes of an event stream. The framing is `eventsource-parser`'s. This file decodes UTF-8 across
-// chunk borders, bounds what is buffered, and hides secrets.
+// Parses the bytes of an event stream. `eventsource-parser` implements the framing. This file decodes
+// UTF-8 across chunk borders, bounds the buffered text, and hides secrets.
 import { isAscii } from 'node:buffer';
 import { createParser, type EventSourceMessage } from 'eventsource-parser';
 import { createRedactor, fail, type Outcome, ok, type Redactor } from '../../base/index.ts';

@@ -1,4 +1,4 @@
-// The `sse` transport: reads an event stream to its end and passes on every event.
+// Implements the `sse` transport: reads an event stream to its end and passes on every event.
 import {
   type Failure,
   fail,

@@ -20,7 +20,7 @@ interface HttpClientPorts extends AddressPorts {
 }
 
 /**
- * How long the call waits for its sinks after the stream. Every sink gives up earlier by itself: a
+ * Time for which the call waits for its sinks after the stream. Every sink gives up earlier by itself: a
  * module is ended after 5 s. This bound is for a sink that exceeds its own.
  */
 const CLOSE_MS = 10_000;

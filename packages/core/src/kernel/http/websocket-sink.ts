@@ -37,7 +37,7 @@ const TYPE = 'websocket_sink';
 const HOUR = 3_600_000;
 const TIMEOUTS = { connect: 10_000, first_byte: 10_000, idle: HOUR, total: 500 * HOUR };
 const MAX_BACKOFF_MS = 30_000;
-/** How long the end may take: sending the waiting events, and the server's answer to the close. */
+/** Maximum time for the end: for sending the waiting events, and for the server's answer to the close. */
 const CLOSE_MS = 3000;
 /** Maximum size of an incoming message, which is dropped. */
 const MAX_INCOMING = 64 * 1024;
@@ -150,7 +150,7 @@ class WebSocketSink implements Sink, WebSocketUser {
     this.#connect();
   }
 
-  /** Connects only if events are waiting, so that a server that closes the connection is not called in vain. */
+  /** Connects only if events are waiting, so that a server that closes the connection gets no useless requests. */
   #connect(): void {
     const { aborted } = this.#stop.signal;
     if (this.#line !== undefined || this.#waiting.length === 0 || aborted) return;

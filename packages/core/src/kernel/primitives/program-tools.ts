@@ -30,7 +30,7 @@ interface ProgramContext {
 }
 
 export interface ProgramTool {
-  /** Like the id of a file, for example `math/add`. */
+  /** Id in the form of a tool file's id, for example `math/add`. */
   id: string;
   description: string;
   version?: string;
@@ -40,7 +40,7 @@ export interface ProgramTool {
   effect?: ToolEffect;
   risk?: readonly Risk[];
   labels?: readonly string[];
-  /** The authors of its results and the meaning of single fields, as in a tool file. */
+  /** Declares the authors of results and the meaning of single fields, as in a tool file. */
   result?: Omit<ResultFacts, 'directory' | 'untrusted'> & { readonly untrusted?: boolean };
   /** True if the results are the user's own directory, such as an address book. */
   directory?: boolean;

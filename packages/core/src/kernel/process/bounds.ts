@@ -1,5 +1,5 @@
-// Bounds on the resources of one child. The system bounds memory and open files for each of its
-// processes, and the number of processes of the sandbox.
+// Bounds the resources of one child. The system bounds memory and open files for each of its processes,
+// and the number of processes of the sandbox.
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { SANDBOX_PATH } from '../sandbox/plan.ts';

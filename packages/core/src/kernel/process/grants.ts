@@ -1,6 +1,6 @@
-// Rights that belong to a program and not to its caller: its declared grants, without what policies deny
-// and without closed paths. INVARIANT: the program never has a right that was not granted, and a policy
-// can always deny a grant. Both are checked every time.
+// Makes the rights that belong to a program and not to its caller: its declared grants, without rights that
+// policies deny and without closed paths. INVARIANT: the program never has a right that was not granted,
+// and a policy can always deny a grant. Both are checked every time.
 import { fail, matchGlob } from '../../base/index.ts';
 import type { Verifier } from '../primitive.ts';
 

@@ -38,7 +38,7 @@ export interface KeptProcess {
   said(): string;
   /** Sets whether the process keeps this program from ending, which it does while a caller waits for it. */
   hold(isHeld: boolean): void;
-  /** How the program ended. Settles after the clean-up. */
+  /** Settles with the way in which the program ended, after the clean-up. */
   readonly closed: Promise<KeptProcessEnd>;
   /** Ends the input, then sends TERM, then KILL, each with its grace time. May be called many times. */
   close(): Promise<KeptProcessEnd>;

@@ -18,7 +18,7 @@ export interface FoundProgram {
   shown: readonly string[];
 }
 
-/** Looks up a bare name on the path and a relative path in the project. Guesses nothing else. */
+/** Looks up a bare name on the path and a relative path in the project. Does not search elsewhere. */
 function findFile(command: string, path: readonly string[], projectRoot: string): Outcome<string> {
   const missing = (where: string) =>
     fail('dependency_missing', `program \`${command}\` not found ${where}`, { command });

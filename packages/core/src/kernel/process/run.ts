@@ -1,4 +1,4 @@
-// One child process from start to end. It ends in exactly one of six ways: it could not start, it
+// Runs one child process from start to end. It ends in exactly one of six ways: it could not start, it
 // exited, a signal ended it, its time ran out, it exceeded a bound, or its caller stopped it. In each
 // case no process of it is running when the promise settles.
 import type { ChildProcess } from 'node:child_process';

@@ -1,4 +1,4 @@
-// The primitive `subprocess`, which is the last link of every chain that starts a program.
+// Implements the primitive `subprocess`, which is the last link of every chain that starts a program.
 import { basename, join } from 'node:path';
 import {
   type Failure,

@@ -35,11 +35,11 @@ export interface AuditFilter {
   limit: number;
   decision?: AuditRow['decision'];
   surface?: string;
-  /** Only rows by this thread or about it. */
+  /** Selects rows by this thread or about it. Absent: rows of any thread. */
   thread?: string;
   /** Id of the tool, or the part after its last slash. */
   tool?: string;
-  /** Only rows from this time on, in the form of `AuditRow.time`. */
+  /** Selects rows from this time on, in the form of `AuditRow.time`. Absent: rows of any time. */
   since?: string;
 }
 

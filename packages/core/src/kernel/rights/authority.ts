@@ -117,7 +117,7 @@ export function verifierOf(authority: Authority): Verifier {
   return globs ? Object.assign(verify, { globs }) : verify;
 }
 
-/** Returns the authority without the capabilities that `refuse` names. */
+/** Returns the authority without the capabilities that `refusal` refuses. */
 export const without = (
   authority: Authority,
   refusal: (capability: string) => Outcome<null> | undefined,

@@ -1,4 +1,4 @@
-// The macOS sandbox: a profile for `sandbox-exec`. Later rules win over earlier ones.
+// Makes the profile of the macOS sandbox, for `sandbox-exec`. Later rules win over earlier ones.
 import type { PlaceAccess } from './places.ts';
 import type { ProjectView } from './project.ts';
 

@@ -112,7 +112,7 @@ export function noteUnfinished(folder: string, name: string, work: Unfinished): 
     try {
       utimesSync(file, now, now);
     } catch {
-      // The note was removed.
+      // The note was removed by another process.
     }
   }, BEAT_MS);
   beat.unref();

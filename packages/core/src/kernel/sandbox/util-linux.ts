@@ -173,7 +173,7 @@ function tableOf(
 ): string {
   const at = (path: string) => field(`${base}${path}`);
   const proc = 'nosuid,nodev,noexec';
-  // Read-only, except the files that map user ids in the last namespace. They can be written once, and
+  // `/proc` is read-only, except files that map user ids in the last namespace. They can be written once, and
   // are written before any program runs.
   const ids = ['uid_map', 'gid_map', 'setgroups'].map((name) => `/1/${name}`);
   const processes = isRoot

@@ -42,5 +42,5 @@ export const createReturnSink: SinkFactory = (destination) => {
   });
 };
 
-/** A sink for calls that need no events, and for measurements. */
+/** Creates a sink for calls that need no events, and for measurements. */
 export const createNullSink: SinkFactory = () => ok(countingSink('null_sink'));

@@ -145,7 +145,7 @@ interface FilledConfig {
 
 /** Stands in place of the content hash of a stream that has not ended. */
 const STREAM = 'stream';
-/** Data from the network is untrusted unless a policy or tool says otherwise. */
+/** Data from the network is untrusted unless a policy or tool declares otherwise. */
 const NETWORK = describe({ labels: ['untrusted'], taint: ['untrusted', 'src:network'] });
 
 const isStreaming = (config: JsonObject, parameters: JsonObject): boolean =>

@@ -1,6 +1,6 @@
-// Executing a directive returns its content to the caller. The kernel starts no thread and calls no
-// model. Inputs are checked and filled into the texts, and the answer says whether a harness can run the
-// directive as a thread.
+// Executes a directive, which returns its content to the caller. The kernel starts no thread and calls no
+// model. Inputs are checked and filled into the texts, and the answer states whether a harness can run
+// the directive as a thread.
 import {
   didYouMean,
   fail,

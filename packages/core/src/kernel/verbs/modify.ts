@@ -1,5 +1,5 @@
-// `create`, `update` and `delete` of items. The content is checked before anything is written, the file
-// is written completely or not at all, and it stays unsigned until a person signs it.
+// Creates, updates and deletes items. The content is checked before anything is written, the file is
+// written completely or not at all, and it stays unsigned until a person signs it.
 import { fail, getOwn, type Json, type JsonObject, type Outcome, ok } from '../../base/index.ts';
 import { makeValue, type Value } from '../../flow/index.ts';
 import { contentCategory, type ItemKind, type Library } from '../../items/index.ts';
