@@ -354,7 +354,7 @@ show @rm(@chosen("a.txt"))`,
       `${named('no-send-to-unknown')}var @url = "x"\nexe exfil:send @mail() = cmd {echo "@url"}\nshow @mail()`,
       '',
       4,
-      'messages go to known destinations only',
+      'the destination of a message needs label `known`',
     ],
     [
       'a sending function inside is judged by itself',
@@ -412,7 +412,7 @@ describe('risk labels are hierarchical', () => {
       `${named('no-influenced-advice')}exe advice @f(x) = \`take @x\`\nvar influenced @k = "s"\nwhen @k == "s" => show @f("tea")`,
       '',
       4,
-      'data with the label `influenced` gives no advice',
+      'data labelled `influenced` must not give advice',
     ],
     [
       'what a kind of model makes of untrusted data is influenced',

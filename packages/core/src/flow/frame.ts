@@ -1,5 +1,5 @@
-// The frame: an immutable linked record of the present operation, with its guards, policy and ports. This file
-// contains only types, because the folders above implement the parts and each part receives the whole frame.
+// Types of the frame: an immutable linked record of the present operation, with its guards, policy and ports. The
+// folders above implement the parts, and each part receives the whole frame.
 import type { Json, Outcome } from '../base/index.ts';
 import type { Argument, InputRole, LookAtPlace, Operation, PreviewWrite } from './operation.ts';
 import type { Descriptor } from './values/labels.ts';
@@ -8,14 +8,14 @@ import type { Value } from './values/value.ts';
 /** The result of ports and closures that may answer synchronously. The caller awaits it. */
 export type MaybePromise<T> = T | Promise<T>;
 
-/** How often a guard may request a retry, and the attempts so far. */
+/** The maximum number of attempts of an operation that guards can retry, and the attempts so far. */
 export interface RetryBudget {
   /** Number of the present attempt, from 1. */
   readonly attempt: number;
   readonly max: number;
   /** Hints of earlier attempts, oldest first. */
   readonly hints: readonly string[];
-  /** True if no remaining attempt counts as a reached limit and not as a refusal. Set by pipelines. */
+  /** True: exhausted attempts count as a reached limit, not as a refusal. Pipelines set it. */
   readonly isLimit?: boolean;
 }
 
@@ -67,7 +67,7 @@ export interface Frame {
    * no person saw a file.
    */
   readonly approved?: string;
-  /** The exception of a privileged guard for this operation and the parts of it that are judged again. */
+  /** Exception that a privileged guard made for this operation and its parts. Undefined: no exception. */
   readonly exception: PolicyException | undefined;
   /** True if the next operation is a part of this one, namely the body of a call. */
   readonly isPart: boolean;
@@ -98,7 +98,7 @@ export type GuardTiming = Phase | 'always';
 
 export interface LabelChange {
   readonly add?: readonly string[];
-  /** Labels to remove. Only privileged guards may; `src:…` and `dir:…` always stay. */
+  /** Labels to remove. Only a privileged guard can remove labels. `src:…` and `dir:…` always stay. */
   readonly remove?: readonly string[];
   /** Removes all labels of the value. */
   readonly clear?: boolean;
@@ -139,12 +139,12 @@ export type GuardFilter =
   | { readonly kind: 'operation'; readonly pattern: string }
   | { readonly kind: 'function'; readonly name: string };
 
-/** Files that a policy closes to tools and processes, whatever path they use: a folder, or nothing at all. */
+/** Files that a policy closes to tools and processes, whatever path they use. */
 export interface ClosedFiles {
   /**
-   * Returns why this path, relative to the project, may not be read or written. Undefined: it may. For a
-   * process only paths that are denied by name count, because no process could start with a list of
-   * allowed paths.
+   * Returns why this path, relative to the project, may not be read or written. Undefined: it may. A
+   * process is refused only paths that the policy denies by name, because no process could start with
+   * a list of allowed paths.
    */
   refusal(mode: 'r' | 'w', path: string, isProcess: boolean): string | undefined;
   /** Every glob that can affect an answer for a process. */
@@ -198,14 +198,14 @@ export interface GuardSet {
   readonly locked: GuardSet;
   /** Returns guards on a label among these marks, in source order. */
   forMarks(descriptor: Descriptor, phase: Phase): readonly Guard[];
-  /** Returns the same for the result of an operation. Effects have no result. */
+  /** Returns guards on a label of an operation's result, in source order. An effect has no result. */
   forResult(op: Operation, descriptor: Descriptor): readonly Guard[];
   /** Returns guards with timing `before` on a label of the operation itself, in source order. */
   forLabels(labels: readonly string[]): readonly Guard[];
   /** Returns guards on the operation or its function, in source order. */
-  forOperation(op: Operation, held: readonly string[], phase: Phase): readonly Guard[];
+  forOperation(op: Operation, outerLabels: readonly string[], phase: Phase): readonly Guard[];
   /** True if a guard with timing `after` could object to some result of this operation. */
-  mayObjectAfter(op: Operation, held: readonly string[]): boolean;
+  mayObjectAfter(op: Operation, outerLabels: readonly string[]): boolean;
 }
 
 export type Objection = 'deny' | 'ask' | 'retry';
@@ -216,14 +216,14 @@ export interface Finding {
   readonly guard: string;
   readonly filter: string;
   readonly text: string;
-  /** Name of the input that it is about. Undefined: it is about the operation. */
+  /** Name of the input that the objection is about. Undefined: it is about the operation. */
   readonly input: string | undefined;
   readonly sources: readonly string[];
   /** Remedies: changes that would avoid the objection. */
   readonly ways?: readonly string[];
   /** Marks of the parts of the text. */
   readonly marks?: Descriptor;
-  /** How an exception affects it. Absent: no exception lifts it. */
+  /** The effect of an exception on the objection. Absent: no exception lifts it. */
   readonly yields?: Yielding;
 }
 
@@ -240,7 +240,7 @@ interface Yielding {
 export interface PolicyException {
   /** Lifted rules and filters, in the form of `exceptions.ts`. */
   readonly lifted: ReadonlySet<string>;
-  /** Id in the notes on the inputs. Values that were made only of these inputs have the note too. */
+  /** Id that marks the judged inputs. A value that is made only of these inputs has the mark too. */
   readonly id: string;
   /** Marks of the conditions that were judged together with the inputs. */
   readonly influence: Descriptor;
@@ -263,7 +263,7 @@ export interface PolicyRules {
 export interface LabelRule {
   deny?: string[];
   ask?: string[];
-  /** Exceptions. A kind of operation with an exception is closed for everything else. */
+  /** Exceptions. An exception for one operation denies all others of its kind. */
   allow?: string[];
 }
 
@@ -281,7 +281,7 @@ export interface FramePolicy {
   /** Labels for unlabelled data from outside. */
   readonly unlabelled: readonly string[];
   /** Returns the labels that `operations` gives an operation. */
-  operationLabels(op: Operation, held: readonly string[]): readonly string[];
+  operationLabels(op: Operation, outerLabels: readonly string[]): readonly string[];
   /** True if results of this tool get no `untrusted` label of their own. */
   trusts(tool: string): boolean;
   /** Returns this policy with one more level, such as that of a script. It can only narrow. */
@@ -289,7 +289,7 @@ export interface FramePolicy {
   /** Returns false if certainly no label rule, risk or tier applies, the common case. */
   mayObject(
     op: Operation,
-    held: readonly string[],
+    outerLabels: readonly string[],
     inputs: readonly Argument[],
     influence: Descriptor,
   ): boolean;
@@ -299,7 +299,7 @@ export interface FramePolicy {
    */
   judge(
     op: Operation,
-    held: readonly string[],
+    outerLabels: readonly string[],
     inputs: readonly Argument[],
     influence: Descriptor,
     reader?: ModelReader,
@@ -308,7 +308,7 @@ export interface FramePolicy {
   /** Returns the labels that rules add to the result. */
   resultLabels(
     op: Operation,
-    held: readonly string[],
+    outerLabels: readonly string[],
     inputs: readonly Argument[],
     influence: Descriptor,
   ): readonly string[];
@@ -375,17 +375,17 @@ export interface OriginPort {
 
 /** Functions that the pipeline calls at fixed stages. Every operation inside of a frame uses the same ports. */
 export interface Ports {
-  /** Stages 5 and 8, if the verdict is `ask`. Absent: no person can be asked, so the operation is refused. */
+  /** Called in stages 5 and 8 if the verdict is `ask`. Absent: the operation is refused. */
   ask?(question: Question, frame: Frame): MaybePromise<Outcome<ApprovalAnswer>>;
-  /** Stage 5, before policies judge. Absent: only the marks of the arguments count. */
+  /** Called in stage 5, before policies judge. Absent: only the marks of the arguments count. */
   origins?: OriginPort;
   /** Runs just before stage 5 and just before stage 8. */
   scriptHooks?: ScriptHooks;
   /** Receives effects in stage 6, as soon as no guard with timing `after` can object. */
   effects?(effect: Effect): void;
   /**
-   * Stage 7: returns a mark for the result of an operation that used these marks. Absent: no provenance
-   * is recorded.
+   * Called in stage 7. Returns a mark for the result of an operation that used these marks. Absent: no
+   * provenance is recorded.
    */
   trail?(op: Operation, used: Descriptor): Descriptor;
 }

@@ -1,4 +1,4 @@
-// An operation: what is done, to which target, and how its keys are matched. Keys are hierarchical
+// Defines operations: the kind of action, its target, and the matching of its keys. Keys are hierarchical
 // (`op:cmd:git:push`, `op:tool:fs/write_file`) and never become labels of a value.
 import {
   createRecent,
@@ -69,12 +69,12 @@ export interface WritePlace {
 }
 
 /**
- * Looks at the target of a thread's write. Present for a built-in file tool, which can create without changing.
+ * Inspects the target of a thread's write. Only built-in file tools have it: they can create without changing.
  */
 export type LookAtPlace = (
   path: string,
   thread: string,
-  given: ReadonlyMap<string, Json>,
+  args: ReadonlyMap<string, Json>,
 ) => Promise<WritePlace>;
 
 /** The change that a write would make, for the person who approves it. */
@@ -93,7 +93,7 @@ export interface WritePreview {
 }
 
 /** Returns the preview for arguments by name, as guards left them. Undefined: no preview is possible. */
-export type PreviewWrite = (given: ReadonlyMap<string, Value>) => Promise<WritePreview | undefined>;
+export type PreviewWrite = (args: ReadonlyMap<string, Value>) => Promise<WritePreview | undefined>;
 
 /** Why an argument may steer an operation although its value, or the model that wrote it, is untrusted. */
 export interface ArgumentOrigin {
@@ -128,7 +128,7 @@ export interface Argument {
   /** Kind of the parameter: an id of a file is not an id of a mail. */
   readonly kind?: string;
   readonly value: Value;
-  /** Absent: no trusted origin is known, or none was looked up. */
+  /** The trusted origin of the value. Absent: it has none, or none was looked up. */
   readonly origin?: ArgumentOrigin;
   readonly place?: LookAtPlace;
   readonly preview?: PreviewWrite;
@@ -139,8 +139,8 @@ const EFFECTS: ReadonlySet<string> = new Set(['show', 'log', 'output', 'append']
 /** True for an operation without a result to label. Its output is judged before it leaves. */
 export const isEffect = ({ type }: Operation): boolean => EFFECTS.has(type);
 
-// Every kind of operation, the first word of a key. Some are followed by the name of a tool, command,
-// provider or function, others by one of a few words, the rest by nothing.
+// A key begins with a kind of operation. The name of a tool, command, provider or function follows some
+// kinds, one of a few words follows others, and nothing follows the rest.
 const WITH_NAME = [
   ...(['tool', 'cmd', 'model', 'directive', 'knowledge', 'thread', 'dry_run'] as const),
   ...(['exe', 'pipeline-stage', 'llm'] as const),
@@ -226,7 +226,7 @@ export function keyProblem(
     kinds.includes(kind) ? [...list] : [],
   );
   if (words.some((word) => fits(second, word))) return undefined;
-  const message = `an operation \`${first}\` is never \`${second}\``;
+  const message = `operation \`${first}\` has no subtype \`${second}\``;
   return { message, ...(words.length > 0 && { hint: help(second, words) }) };
 }
 
@@ -250,14 +250,14 @@ const kindKeys = createRecentPairs<string, readonly string[]>(512);
 
 /** Returns the keys `op:type` and `op:type:subtype`. */
 function keysOfKind({ type, subtype = '' }: Operation): readonly string[] {
-  const found = kindKeys.get(type, subtype);
-  if (found) return found;
+  const cached = kindKeys.get(type, subtype);
+  if (cached) return cached;
   const kind = `op:${type.toLowerCase()}`;
   const keys = subtype === '' ? [kind] : [kind, `${kind}:${subtype.toLowerCase()}`];
   return kindKeys.set(type, subtype, keys);
 }
 
-/** Visits every given and derived key of an operation, inside functions with the labels `held`. */
+/** Visits every declared and derived key of an operation. `outerLabels`: labels of the functions around it. */
 export function eachKey(
   op: Operation,
   outerLabels: readonly string[],
@@ -313,7 +313,7 @@ const NO_LABELS: readonly string[] = Object.freeze([]);
  */
 export function createLabeler(
   tables: readonly Readonly<Record<string, readonly string[]>>[],
-): (op: Operation, held: readonly string[]) => readonly string[] {
+): (op: Operation, outerLabels: readonly string[]) => readonly string[] {
   const index = createKeyIndex(
     tables.flatMap((table) =>
       Object.entries(table).flatMap(([label, patterns]) =>

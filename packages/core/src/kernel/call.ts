@@ -1,6 +1,6 @@
-// The types of a call: the caller, its rights, and the requests of the verbs. The kernel forwards
-// `__auth` and the ids and never reads them: an `Authority` that the runtime makes (from a token or an
-// operator's policy) answers for them.
+// Types of a call: the caller, its rights, and the requests of the verbs. The kernel forwards `__auth` and
+// the ids and never reads them: the runtime makes an `Authority` of them (from a token or an operator's
+// policy), which judges the call.
 import type { Failure, JsonObject, Outcome } from '../base/index.ts';
 import type {
   ActPorts,
@@ -162,15 +162,15 @@ export interface PreparedCall {
   /** Checks the rights of the caller. Absent: every caller may make the call. */
   gate?(authority: Authority): Outcome<null>;
   /**
-   * Returns the refusal that the body would end with, so that a person is not asked in vain. Absent or
-   * undefined: no refusal is known.
+   * Returns the refusal that the body would end with, so that no person is asked about such a call. Absent
+   * or undefined: no refusal is known.
    */
   foresee?(
     values: readonly Value[],
-    made: Omit<MadeCall, 'capture'>,
+    call: Omit<MadeCall, 'capture'>,
   ): MaybePromise<Failure | undefined>;
   /** Executes the call with the inputs that the guards passed on. */
-  body(values: readonly Value[], made: MadeCall): MaybePromise<Outcome<Value>>;
+  body(values: readonly Value[], call: MadeCall): MaybePromise<Outcome<Value>>;
   readonly explain?: (failure: Failure) => Failure;
 }
 

@@ -1,4 +1,4 @@
-// The four verbs. Each exists once, over the table of kinds, and a kind decides what its calls do.
+// Implements the four verbs. They look up the kind of an item in one table, and the kind executes its calls.
 import {
   didYouMean,
   type Failure,
@@ -57,7 +57,7 @@ interface AdmittedLine {
   readonly authority: Authority;
 }
 
-/** For programs that build on the kernel and send to the same provider in every turn. */
+/** The kernel for programs that send to the same provider in every turn. */
 export interface EmbeddedKernel extends Kernel {
   /**
    * Opens a tool for repeated sending. The right is judged as for a call of the tool, before anything is
@@ -110,12 +110,12 @@ function withCatalogs(
 ): Json {
   const items = listAt(local, 'items');
   const room = (request.limit ?? 10) - items.length;
-  const found = search({ ...request, limit: Math.max(room, 1) });
-  const total = Number(getOwn(local, 'total')) + found.total;
+  const page = search({ ...request, limit: Math.max(room, 1) });
+  const total = Number(getOwn(local, 'total')) + page.total;
   const next = getOwn(local, 'next_cursor');
   if (next !== undefined) return { items, total, next_cursor: next };
-  const more = catalogAnswer({ ...found, hits: found.hits.slice(0, room) }).items;
-  const isFull = room <= 0 && found.total > 0;
+  const more = catalogAnswer({ ...page, hits: page.hits.slice(0, room) }).items;
+  const isFull = room <= 0 && page.total > 0;
   return { items: [...items, ...more], total, ...(isFull && { next_cursor: CATALOGS }) };
 }
 
@@ -172,12 +172,12 @@ function kindOf(
   const kind = kinds.get(request.item_type);
   if (!kind) {
     const names = [...kinds.keys()];
-    const hint = didYouMean(request.item_type, names) ?? `there are: ${names.join(', ')}`;
+    const hint = didYouMean(request.item_type, names) ?? `use one of: ${names.join(', ')}`;
     return fail('invalid_input', `unknown item_type \`${request.item_type}\`; ${hint}`);
   }
   const action = request.action ?? kind.actions[0] ?? 'run';
   if (!kind.actions.includes(action)) {
-    const hint = didYouMean(action, kind.actions) ?? `there are: ${kind.actions.join(', ')}`;
+    const hint = didYouMean(action, kind.actions) ?? `use one of: ${kind.actions.join(', ')}`;
     return fail('invalid_input', `unknown action \`${action}\` for a ${kind.name}; ${hint}`);
   }
   return ok({ kind, action });
@@ -233,7 +233,7 @@ function act(
       call.op,
       call.inputs ?? [],
       async (values, { signal, capture, frame }) => {
-        if (!admitted) return fail('internal_error', `\`${call.op.name}\` was not judged`);
+        if (!admitted) return fail('internal_error', `\`${call.op.name}\` has not passed the gate`);
         const { authority } = admitted;
         // Live output would be visible before a guard could object to the result.
         const judged =
@@ -241,12 +241,12 @@ function act(
         const { isApproved, approved } = frame;
         const holds = overwritable(frame.inputs);
         const overwrite = { ...(holds && { holds }), ...(approved && { approved }) };
-        const speaker =
+        const bodyCaller =
           signal || isApproved || holds !== undefined
             ? { ...judged, isApproved, ...(signal && { signal }), ...overwrite }
             : judged;
         // Failures are recorded and returned without the folders of this machine.
-        const outcome = await call.body(values, { authority, caller: speaker, capture });
+        const outcome = await call.body(values, { authority, caller: bodyCaller, capture });
         return shownFailure(library, outcome);
       },
       caller.frame,
@@ -254,10 +254,10 @@ function act(
         ...caller.act,
         explain: call.explain ?? caller.act?.explain,
         async gate() {
-          const speaker = caller.auth ? { ...caller, __auth: caller.auth() } : caller;
-          const authority = await authorize(speaker);
+          const current = caller.auth ? { ...caller, __auth: caller.auth() } : caller;
+          const authority = await authorize(current);
           if (!authority.ok) return shownFailure(library, authority);
-          admitted = { authority: authority.output, caller: speaker };
+          admitted = { authority: authority.output, caller: current };
           // The intent of the call counts its use. A call inside of another one has no intent, so a
           // limited tool is refused there.
           const { type, name } = call.op;
@@ -277,7 +277,7 @@ export function createKernel(ports: KernelPorts): EmbeddedKernel {
   const isExempt = ({ tierExemption }: Caller): boolean =>
     tierExemption !== undefined && tierExemption === ports.tierExemption;
 
-  /** Answers `search`, `load` and `help`: they need no item, and every known caller may use them. */
+  /** Answers `search`, `load` and `help`. They need no item, and every authorised caller may use them. */
   async function answer(
     verb: Parameters<typeof operation>[0],
     target: string,
@@ -289,8 +289,8 @@ export function createKernel(ports: KernelPorts): EmbeddedKernel {
       op: operation(verb, target),
       async body(_inputs, admitted) {
         const uses: UsesItem = (item) => admitted.capture(ports.marks.of(item));
-        const found = await body(admitted, uses);
-        return found.ok ? ok(makeValue(found.output)) : found;
+        const result = await body(admitted, uses);
+        return result.ok ? ok(makeValue(result.output)) : result;
       },
     };
     return await act(ports, call, caller);
@@ -300,9 +300,9 @@ export function createKernel(ports: KernelPorts): EmbeddedKernel {
     search: (request, caller) =>
       answer('search', plainText(request.query), caller, async ({ authority, capture }, uses) => {
         const inCatalogs = (request: SearchRequest): CatalogPage => {
-          const found = ports.searchCatalog(request);
-          if (found.hits.some(({ signature }) => signature !== 'signed')) capture(FROM_STRANGER);
-          return found;
+          const page = ports.searchCatalog(request);
+          if (page.hits.some(({ signature }) => signature !== 'signed')) capture(FROM_STRANGER);
+          return page;
         };
         const { source = '', cursor } = request;
         const isAll = source === 'all';
@@ -313,8 +313,8 @@ export function createKernel(ports: KernelPorts): EmbeddedKernel {
         return local.ok && isAll ? ok(withCatalogs(local.output, request, inCatalogs)) : local;
       }),
     async load(request, caller) {
-      const odd = requestProblem(request);
-      if (odd) return await act(ports, unprepared('load', request, odd), caller);
+      const problem = requestProblem(request);
+      if (problem) return await act(ports, unprepared('load', request, problem), caller);
       return await answer('load', targetOf(request), caller, ({ authority }, uses) =>
         loadItem(library, request, authority, ports.copies, uses),
       );
@@ -336,8 +336,8 @@ export function createKernel(ports: KernelPorts): EmbeddedKernel {
       const authority = await ports.authorize(caller);
       if (!authority.ok) return authority;
       await library.refresh();
-      const found = library.find('tool', id);
-      const line = found.ok ? await ports.openLine(found.output, endpoint) : found;
+      const item = library.find('tool', id);
+      const line = item.ok ? await ports.openLine(item.output, endpoint) : item;
       if (!line.ok) return line;
       const admitted = line.output.admit(forModels(authority.output));
       if (!admitted.ok) return admitted;

@@ -1,5 +1,5 @@
-// The last link of every tool chain. The kernel owns this type and receives a table of primitives. It
-// does not know what a primitive does.
+// Types of primitives, which are the last link of every tool chain. The kernel receives a table of them and
+// depends on no primitive.
 import type { Failure, Fault, Json, JsonObject, Outcome, Rule } from '../base/index.ts';
 import type { Descriptor, MaybePromise, ResultFacts, ToolEffect, Value } from '../flow/index.ts';
 import type { Sink } from './sink.ts';
@@ -19,7 +19,7 @@ interface PlannedNeed {
   signed?: boolean;
 }
 
-/** Answers whether the caller of one call has a right. Made from a token or an operator's policy. */
+/** Checks whether the caller of one call has a right. Made from a token or an operator's policy. */
 export interface Verifier {
   (need: PlannedNeed): Outcome<null>;
   /** Returns every glob over paths that could decide an answer. Absent: the globs are not known. */
@@ -142,19 +142,19 @@ export interface TouchedFile {
   sha256: string;
 }
 
-const unbegun = new WeakSet<Fault>();
+const notStarted = new WeakSet<Fault>();
 
 /** Marks a failure of a call that did nothing. No program and no server had an influence on its text. */
 export function notBegun(failure: Failure): Failure {
-  unbegun.add(failure.error);
+  notStarted.add(failure.error);
   return failure;
 }
 
 /**
- * Returns whether the call may have had an effect. The place of the failure decides, never its code or
- * its fields. A copy of a fault counts as begun.
+ * Returns whether the call may have had an effect. Only `notBegun` decides this, never the code or the
+ * fields of the fault. A copy of a fault may have had an effect.
  */
-export const hasBegun = (fault: Fault): boolean => !unbegun.has(fault);
+export const hasBegun = (fault: Fault): boolean => !notStarted.has(fault);
 
 export interface Primitive {
   name: string;
@@ -163,7 +163,7 @@ export interface Primitive {
    * called, whatever the surface allows about effects. The primitive checks which directives may start.
    */
   isOfDirectives?: true;
-  /** True if a model wrote the results in its own words, so that no field is known to be a copy. */
+  /** True if a model wrote the results in its own words, so that no field counts as a copy. */
   isRetold?: true;
   /** True if only shipped tools may use it. */
   isOfBundle?: true;

@@ -12,7 +12,7 @@ export interface SinkReport {
   type: string;
   delivered: number;
   dropped: number;
-  /** Reason why the sink gave up. Absent: it did not. */
+  /** Reason why the sink gave up. Absent: the sink did not give up. */
   error?: string;
   [detail: string]: string | number | boolean | null | undefined | JsonObject | unknown[];
 }
@@ -49,7 +49,7 @@ export function filteredSink(sink: Sink, filter: EventFilter): Sink {
   };
 }
 
-/** Replaces a sink that could not be created, so that the stream goes on. It counts events as dropped. */
+/** Replaces a sink that could not be created, so that the stream continues. It counts events as dropped. */
 export function missingSink(type: string, error: string): Sink {
   let dropped = 0;
   return {
@@ -119,10 +119,10 @@ export function choiceField<Name extends string>(
   choices: readonly [Name, ...Name[]],
 ): Outcome<Name> {
   const value = getOwn(config, name) ?? choices[0];
-  const found = choices.find((choice) => choice === value);
-  return found === undefined
+  const chosen = choices.find((choice) => choice === value);
+  return chosen === undefined
     ? fail('config_invalid', `\`${name}\` must be one of ${choices.join(', ')}`, {
         config_path: `config.${name}`,
       })
-    : ok(found);
+    : ok(chosen);
 }

@@ -179,7 +179,7 @@ test.each(askers)(
     expect((await resume(made, asked.thread_id)).status).toBe('completed');
     const [told] = await resultsOf(made, asked.thread_id);
     expect(told).toMatchObject({ is_error: true });
-    expect(JSON.stringify(told)).toContain('a person said no (not on a Monday)');
+    expect(JSON.stringify(told)).toContain('a person denied it (not on a Monday)');
     expect(JSON.stringify(made.provider.requests.at(-1)?.body)).toContain('not on a Monday');
     await isReplayed(made, asked.thread_id);
   },
@@ -198,7 +198,7 @@ test.skipIf(isLate).each(askers)(
     expect((await resume({ threads: threads.output }, thread_id)).status).toBe('completed');
     await runtime.close();
     const [told] = await resultsOf(made, thread_id);
-    expect(JSON.stringify(told)).toContain('was not answered in time');
+    expect(JSON.stringify(told)).toContain('the approval request expired');
   },
 );
 

@@ -69,7 +69,7 @@ test('no is an answer with a reason', async () => {
   await decide(fixture, 'deny', '--why', 'not on a Monday');
   const refused = await km(fixture, ...WRITE);
   expect(refused.code).toBe(4);
-  expect(refused.output).toContain('a person said no (not on a Monday)');
+  expect(refused.output).toContain('a person denied it (not on a Monday)');
   expect(isThere(fixture)).toBe(false);
 });
 

@@ -91,7 +91,7 @@ test.each([
       const done = await km(...words);
       expect([words, done.output]).toEqual([
         words,
-        expect.stringContaining(`${named}:1 is broken`),
+        expect.stringContaining(`${named}:1\` is invalid`),
       ]);
       expect(done.output).not.toContain('capabilities.allow');
       expect(done.code).not.toBe(0);

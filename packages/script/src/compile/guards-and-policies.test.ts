@@ -468,7 +468,7 @@ describe('policies', () =>
       'give no advice of what was influenced',
       'policy @p = { defaults: { rules: ["no-influenced-advice"] } }\nexe advice @say(x) = `do @x`\nvar influenced @i = "b"\nshow @say("a")\nshow @say(@i)',
       'do a',
-      'gives no advice',
+      'must not give advice',
     ],
     [
       'mark what a model made of untrusted data',

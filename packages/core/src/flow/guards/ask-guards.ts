@@ -1,6 +1,6 @@
 // Hot: runs for every operation, and a promise costs more than an operation that no rule is about. Calls
-// the guards in the fixed order: per input, policy, per operation. Each one gets the values that the
-// guards before it left, and every guard is called, whatever the others decided.
+// the guards in a fixed order: per input, policy, per operation. Each guard gets the values as the guards
+// before it left them, and every guard is called, whatever the others decided.
 import {
   catchToOutcome,
   heard,
@@ -47,7 +47,7 @@ type ChangeValue = (value: Value, position: number) => Value;
 
 type Objecting = Extract<Verdict, { text: string }>;
 
-/** One phase of one attempt during its judgement. */
+/** Judges one phase of one attempt. */
 class GuardRound implements Judgement {
   readonly phase: Phase;
   readonly op: Operation;
@@ -210,7 +210,7 @@ class GuardRound implements Judgement {
     const marks = this.#marksOf(subject);
     const facts = {
       ...frame.facts,
-      // The guard's own output is an operation of its own, and not the judged one.
+      // The judged operation stays `op`, also while the guard performs operations of its own.
       op,
       guard: () => this.#factsOf(guard, subject, marks),
       tools: () => this.#toolsOf(subject),
@@ -313,12 +313,12 @@ class GuardRound implements Judgement {
   lift(): void {
     const { frame, inputs, findings } = this;
     if (this.#allowed.length === 0) return;
-    const found = liftedFrom(findings, this.#allowed, inputs, frame);
-    if (!found) return;
-    this.exception = found.exception;
-    this.inputs = found.inputs;
-    this.trace.push(...found.trace);
-    findings.splice(0, findings.length, ...found.left);
+    const result = liftedFrom(findings, this.#allowed, inputs, frame);
+    if (!result) return;
+    this.exception = result.exception;
+    this.inputs = result.inputs;
+    this.trace.push(...result.trace);
+    findings.splice(0, findings.length, ...result.left);
   }
 
   /** Judges by the policy, with the origins of the inputs if they are known. */
@@ -334,7 +334,7 @@ class GuardRound implements Judgement {
   #judge(): void {
     const { op, frame, inputs } = this;
     const { policy, held: outerLabels, influence } = frame;
-    for (const found of policy.judge(
+    for (const objection of policy.judge(
       op,
       outerLabels,
       inputs,
@@ -342,7 +342,7 @@ class GuardRound implements Judgement {
       readerOf(frame),
       frame.parent,
     )) {
-      const finding = insidePart(found, frame);
+      const finding = insidePart(objection, frame);
       if (!finding) continue;
       this.findings.push(finding);
       const { kind, guard, text } = finding;
@@ -375,7 +375,7 @@ const NO_LABELS: readonly string[] = Object.freeze([]);
 
 /**
  * Returns guards on a label of the operation itself: declared, from its risk, or given by a policy.
- * Labels of surrounding functions do not count. It has no inputs, so there is nothing else to judge.
+ * Labels of surrounding functions do not count. Empty without inputs, because guards judge data.
  */
 function guardsOfLabels(
   op: Operation,
@@ -405,8 +405,8 @@ function wasAskedAbout(guard: Guard, { inputs, influence, guards }: Frame, input
 }
 
 /**
- * Returns the `run` around a call, or around the stages of a pipeline. It has no inputs of its own:
- * inputs of the call are inputs of the statement, so a guard on a label is called about both.
+ * Returns the `run` statement around a call, or around the stages of a pipeline. Inputs of the call are
+ * inputs of the statement, which has no others, so a guard on a label is called about both.
  */
 function statementAround({ op, parent }: Frame): Operation | undefined {
   const isInside = op?.type === 'exe' || op?.type === 'pipeline-stage';

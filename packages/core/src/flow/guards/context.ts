@@ -1,4 +1,4 @@
-// `ctx` (and `@mx`): the one view of a frame that scripts, code blocks, guards and hooks all see.
+// Makes `ctx` (and `@mx`), the view of a frame that scripts, code blocks, guards and hooks share.
 import { getOwn, isObject, type Json, type JsonObject } from '../../base/index.ts';
 import type { Frame } from '../frame.ts';
 import { isEffect, type Operation } from '../operation.ts';
@@ -114,7 +114,7 @@ export const CONTEXT_VIEW: ViewTable<Frame> = {
   ),
 };
 
-/** Arguments of the whole view are separate from names, because both are read as members. */
+/** The view for `ctx` as one object. Its `args` has the values by name and the list `names`. */
 const WHOLE_VIEW: ViewTable<Frame> = {
   ...CONTEXT_VIEW,
   args(frame) {

@@ -85,7 +85,7 @@ function secretTexts({ text, data, meta }: Value): string[] {
   return texts;
 }
 
-const askedJson = ({ answer, approval, why = '' }: ApprovalAnswer): JsonObject => ({
+const answerJson = ({ answer, approval, why = '' }: ApprovalAnswer): JsonObject => ({
   answer,
   ...(approval !== undefined && { approval }),
   ...(why !== '' && { why }),
@@ -118,7 +118,7 @@ function denial(
   const every = [...new Set(clean(reasons))].join('; ');
   const ways = waysOut(judgement, why?.asked);
   const message = `${operationName(op)} was denied by ${deciding.guard} (${deciding.filter}): ${every}${
-    ways.length === 0 ? '' : `. What helps: ${ways.join('; ')}`
+    ways.length === 0 ? '' : `; remedies: ${ways.join('; ')}`
   }`;
   const failure = fail(why?.code ?? 'permission_denied', redact(message), {
     guard: deciding.guard,
@@ -139,7 +139,7 @@ function denial(
         replacement: entry.replacement === null ? null : redact(plainText(entry.replacement)),
       })),
     ),
-    ...(why?.asked && askedJson(why.asked)),
+    ...(why?.asked && answerJson(why.asked)),
   });
   Object.assign(failure.error.detail, { [JUDGEMENT]: judgement });
   return markFailure(failure, marksOfReasons(judgement));
@@ -162,7 +162,7 @@ export const MAX_ATTEMPTS = 3;
 const OWNER = Symbol('owner');
 
 function requestRetry(owner: RetryBudget, guard: string, hint: string): Failure {
-  const failure = fail(RETRY_CODE, `guard ${guard} asks for another attempt: ${hint}`, {
+  const failure = fail(RETRY_CODE, `guard ${guard} requests another attempt: ${hint}`, {
     guard,
     hint,
   });
@@ -189,7 +189,7 @@ function retry(op: Operation, judgement: Judgement, frame: Frame): Failure {
   const finding = deciding(judgement, 'retry');
   const budget = frame.retry;
   if (!budget) {
-    const reason = `asked for another attempt (${finding.text}), but nothing here can be retried`;
+    const reason = `another attempt is needed (${finding.text}), but nothing here can be retried`;
     return denial(op, judgement, finding, { reason });
   }
   if (budget.attempt >= budget.max) {
@@ -206,11 +206,11 @@ function refusalOf({ answer, why = '' }: ApprovalAnswer): { code: string; reason
   const comment = why === '' ? '' : ` (${why})`;
   switch (answer) {
     case 'pending':
-      return { code: 'needs_input', reason: 'waits for an answer' };
+      return { code: 'needs_input', reason: 'approval is pending' };
     case 'expired':
-      return { code: 'permission_denied', reason: 'the question was not answered in time' };
+      return { code: 'permission_denied', reason: 'the approval request expired' };
     default:
-      return { code: 'permission_denied', reason: `a person said no${comment}` };
+      return { code: 'permission_denied', reason: `a person denied it${comment}` };
   }
 }
 
@@ -227,7 +227,7 @@ async function ask(op: Operation, judgement: Judgement, frame: Frame): Promise<F
   // One approval covers everything that requires approval of the same operation.
   if (frame.isApproved) return { isApproved: true };
   if (!frame.ports.ask) {
-    const reason = `approval needed, but no person can be asked here: ${finding.text}`;
+    const reason = `approval needed, but no person can answer here: ${finding.text}`;
     return denial(op, judgement, finding, { reason });
   }
   const question: Question = {
@@ -261,7 +261,7 @@ async function answerOf(
   try {
     return await port(question, frame);
   } catch (error) {
-    return crashed('asking a person', error);
+    return crashed('the approval request', error);
   }
 }
 

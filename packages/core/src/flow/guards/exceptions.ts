@@ -1,7 +1,7 @@
-// Exceptions to policy. If an arm of a privileged guard allows an operation, the objections of `labels`,
-// of rules of scripts' policies and of built-in rules are lifted for that operation. INVARIANT: nothing
-// else is ever lifted. Capabilities, guards and policy files are not consulted here; a policy states for
-// each of its findings whether it yields (`yields`).
+// Makes exceptions to policies. If an arm of a privileged guard allows an operation, the objections of
+// `labels`, of rules of scripts' policies and of built-in rules are lifted for that operation. INVARIANT:
+// nothing else is ever lifted. Capabilities, guards and policy files are not consulted here; a policy
+// states for each of its findings whether it yields (`yields`).
 import type { Finding, Frame, Guard, PolicyException, TraceEntry } from '../frame.ts';
 import type { Argument, Operation } from '../operation.ts';
 import { carries, type Descriptor, markReplaced } from '../values/labels.ts';
@@ -37,7 +37,7 @@ let serial = 0;
 const entryOf = (id: string, mark: string): string => `lift ${id} ${mark}`;
 
 /**
- * Notes the exception on an input. The note ends where the data is mixed with unjudged data (see
+ * Marks an input with the exception. A value made of it and of unjudged data does not have the mark (see
  * `mergeReplaced`).
  */
 const noted = (input: Argument, id: string): Argument => {
@@ -85,10 +85,10 @@ export function liftedFrom(
 }
 
 /**
- * True if all marks that the filter is about were judged by a guard of this exception. `known`: marks
- * that also count as judged.
+ * True if a guard of this exception judged all marks that the filter is about. `judgedMarks`: further
+ * marks that count as judged.
  */
-const isKnown = (marks: Descriptor, filter: string, id: string, judgedMarks: readonly string[]) =>
+const areJudged = (marks: Descriptor, filter: string, id: string, judgedMarks: readonly string[]) =>
   marks.taint
     .filter((mark) => carries({ ...marks, taint: [mark] }, filter))
     .every((mark) => judgedMarks.includes(mark) || marks.replaced.includes(entryOf(id, mark)));
@@ -105,6 +105,6 @@ export function insidePart(finding: Finding, { exception }: Frame): Finding | un
   const { marks, mark, isImplied } = yields;
   if (!marks) return remainderOf(finding);
   const judgedMarks = isImplied ? exception.influence.taint : NOTHING;
-  const isSeen = mark !== undefined && isKnown(marks, mark, exception.id, judgedMarks);
-  return isSeen ? remainderOf(finding) : finding;
+  const isJudged = mark !== undefined && areJudged(marks, mark, exception.id, judgedMarks);
+  return isJudged ? remainderOf(finding) : finding;
 }

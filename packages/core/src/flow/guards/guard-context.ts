@@ -1,4 +1,4 @@
-// The context of a guard's condition: `input`, `output`, `op`, `ctx`. The expression language has no
+// Makes the context of a guard's condition: `input`, `output`, `op`, `ctx`. The expression language has no
 // calls, so questions about several inputs are data: `"secret" in input.any.labels`. Only the members
 // that the condition reads are computed.
 import type { Json, JsonObject } from '../../base/index.ts';
@@ -130,13 +130,13 @@ const ROOTS: Readonly<Record<string, (view: GuardView, names: NameList) => Json>
 
 /** Analyses a condition once, and returns the function that makes its context for each evaluation. */
 export function contextMaker({ paths }: CompiledExpression): (view: GuardView) => JsonObject {
-  const wanted = new Map<string, Set<string> | undefined>();
+  const membersByRoot = new Map<string, Set<string> | undefined>();
   for (const { path } of paths) {
     const [root = '', member] = path;
-    const members = wanted.has(root) ? wanted.get(root) : new Set<string>();
-    wanted.set(root, member === undefined ? undefined : members?.add(member));
+    const members = membersByRoot.has(root) ? membersByRoot.get(root) : new Set<string>();
+    membersByRoot.set(root, member === undefined ? undefined : members?.add(member));
   }
-  const plan = [...wanted]
+  const plan = [...membersByRoot]
     .filter(([root]) => Object.hasOwn(ROOTS, root))
     .map(([root, members]) => ({ root, names: members && [...members] }));
   return (view) => {

@@ -1,4 +1,4 @@
-// Guards of directives and policy files: a condition in the expression language and one verdict.
+// Compiles guards of directives and policy files: a condition in the expression language and one verdict.
 import { didYouMean, type Failure, fail, type Json, type Outcome, ok } from '../../base/index.ts';
 import { compileExpression, unknownPaths, unknownValues } from '../../expr/index.ts';
 import type { Guard, GuardSet, GuardTiming, Verdict } from '../frame.ts';
@@ -46,13 +46,13 @@ function conditionProblems(when: string): GuardProblem[] {
   const values = unknownValues(compiled.output, GUARD_CONTEXT);
   return [
     ...paths.map(({ path, column, suggestion }) => ({
-      message: `guards know nothing called \`${path}\``,
+      message: `\`${path}\` is not defined in the condition of a guard`,
       column,
       ...(suggestion === undefined ? {} : { hint: `did you mean \`${suggestion}\`` }),
     })),
     ...values.map(({ path, value, column, known: validValues }) => {
       const hint = didYouMean(value, validValues) ?? `one of ${validValues.join(', ')}`;
-      return { message: `\`${path}\` is never \`${value}\``, column, hint };
+      return { message: `\`${path}\` cannot have the value \`${value}\``, column, hint };
     }),
   ];
 }
@@ -77,7 +77,7 @@ function verdictProblems({ verdict, privileged }: GuardSource): GuardProblem[] {
   }
   const fixed = removed.find((label) => /^(src|dir):/.test(label));
   if (fixed)
-    problems.push({ message: `\`${fixed}\` says where data came from and is never removed` });
+    problems.push({ message: `label \`${fixed}\` records where data came from and cannot be removed` });
   return problems;
 }
 
@@ -88,7 +88,7 @@ export function guardProblems(source: GuardSource): GuardProblem[] {
   if (!filter.ok) problems.push({ message: filter.error.detail.message });
   if (!TIMINGS.includes(source.timing)) {
     problems.push({
-      message: `timing \`${source.timing}\` is unknown`,
+      message: `timing \`${source.timing}\` is invalid`,
       hint: 'one of before, after, always',
     });
   }
@@ -144,7 +144,7 @@ interface GuardOptions {
   mayBePrivileged?: boolean;
 }
 
-/** A privileged guard from a source without that right refuses instead of allowing. */
+/** Returns a guard with the rights of its source. Without them, a guard that removes labels refuses. */
 function withRights(source: GuardSource, options: GuardOptions): GuardSource {
   if (!source.privileged || options.mayBePrivileged) return source;
   const { privileged: _, ...plain } = source;

@@ -1,4 +1,4 @@
-// The guards in force, indexed by label and by operation key. An operation that no guard is about costs
+// Indexes the guards in force by label and by operation key. An operation that no guard is about costs
 // two look-ups.
 import type { Guard, GuardSelection, GuardSet, Phase } from '../frame.ts';
 import { createKeyIndex, eachKey, isEffect, type Operation } from '../operation.ts';
@@ -33,9 +33,9 @@ function createIndex(list: readonly Guard[]) {
     if (byLabel.size === 0 || descriptor.taint.length === 0) return NOBODY;
     const cached = cache.get(descriptor);
     if (cached) return cached;
-    const found = forLabels(descriptor.taint);
-    cache.set(descriptor, found);
-    return found;
+    const guards = forLabels(descriptor.taint);
+    cache.set(descriptor, guards);
+    return guards;
   };
 
   const collect = (op: Operation, outerLabels: readonly string[]): readonly Guard[] => {

@@ -1,5 +1,5 @@
-// A guard: a filter, a timing, and a decision. A script supplies the decision as a closure, a directive
-// or policy file as an expression (guard-expression.ts). Both are called in the same way.
+// Defines guards. A guard has a filter, a timing, and a decision. A script supplies the decision as a closure,
+// a directive or policy file as an expression (guard-expression.ts). Both are called in the same way.
 import { fail, globProblem, type Json, type Outcome, ok } from '../../base/index.ts';
 import type { Guard, GuardFilter, GuardTiming, LabelChange, Phase, Verdict } from '../frame.ts';
 import { normalizePattern } from '../operation.ts';
@@ -44,7 +44,7 @@ interface GuardDefinition {
 }
 
 /**
- * True if the guard can make exceptions: they are about operations, before they happen, and never about data.
+ * True if the guard can make exceptions. They are about operations before they happen, and never about data.
  */
 const isLifting = ({ privileged, mayLift, timing }: GuardDefinition, { kind }: GuardFilter) =>
   privileged === true && mayLift === true && timing === 'before' && kind !== 'label';
@@ -70,7 +70,7 @@ export function defineGuard(definition: GuardDefinition): Outcome<Guard> {
   });
 }
 
-/** A label guard replaces the same data once per phase. The descriptor of the data carries this note. */
+/** A label guard replaces the same data once per phase. The descriptor of the data records it. */
 interface Replacer {
   readonly guard: Guard;
   readonly phase: Phase;

@@ -1,4 +1,4 @@
-// Functions that the pipeline calls for one operation. INVARIANT: they are always for this operation
+// Types of functions that the pipeline calls for one operation. INVARIANT: they are always for this operation
 // only. The frame of its body does not carry them, so a script, a spawn or a call inside is not counted,
 // hooked or recorded as this operation. Such a call brings its own.
 import type { Failure, Fault, Outcome } from '../../base/index.ts';
@@ -71,10 +71,10 @@ export interface ActPorts {
   ) => MaybePromise<Outcome<null>>;
   /**
    * Called before a person is asked. Returns the refusal that no answer could lift, such as a missing
-   * right for this path. Undefined: none is known. The body checks again, with the resolved target.
+   * right for this path. Undefined: no such refusal. The body checks again, with the resolved target.
    */
   readonly foresee?: (inputs: readonly Value[], frame: Frame) => MaybePromise<Failure | undefined>;
-  /** Stage 4. Called once per operation, as `intent`. */
+  /** Stage 4. Called once per operation, like `intent`. */
   readonly limits?: {
     reserve(
       op: Operation,
@@ -98,7 +98,7 @@ export interface ActPorts {
   readonly audit?: (entry: RecordEntry) => MaybePromise<void>;
   /** Stage 9, with the outcome after the checkpoints. An error here makes the attempt fail. */
   readonly record?: (entry: RecordEntry) => MaybePromise<void>;
-  /** Adds to a fault where in the operation it happened. */
+  /** Adds the location inside the operation to a fault. */
   readonly explain?: ((failure: Failure) => Failure) | undefined;
   /** Called before and after the stages, and after a failure. */
   readonly checkpoint?: (

@@ -85,7 +85,7 @@ export function childFrame(frame: Frame, additions: FrameAdditions): Frame {
   };
 }
 
-/** Operations inside of a part are not parts of the same whole. */
+/** Returns the selection for an inner operation. `partOf` applies only to direct parts of the operation. */
 function selectionIn({ selection, op }: Frame): GuardSelection | undefined {
   if (!selection?.partOf || selection.partOf.op === op) return selection;
   const { partOf: _, ...rest } = selection;

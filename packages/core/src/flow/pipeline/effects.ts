@@ -1,7 +1,7 @@
-// Effects of a body. They are passed on at once if no guard can object, and buffered otherwise.
+// Passes on the effects of a body: at once if no guard can object, and from a buffer otherwise.
 import type { Effect, Frame } from '../frame.ts';
 
-const MAX_HELD = 100_000;
+const MAX_BUFFERED = 100_000;
 
 export interface EffectBuffer {
   /** Undefined: effects are not buffered and go to the destination of the surrounding operation. */
@@ -17,7 +17,7 @@ export function emitTo(frame: Frame, effect: Effect): void {
   else frame.ports.effects?.(effect);
 }
 
-/** For operations without a possible objection: effects are passed on at once. */
+/** The buffer of an operation without a possible objection, which passes effects on at once. */
 export const NO_BUFFER: EffectBuffer = Object.freeze({
   emit: undefined,
   flush() {},
@@ -29,7 +29,7 @@ export const NO_BUFFER: EffectBuffer = Object.freeze({
  * A buffer that allocates nothing until it is used, because every operation with a possible objection
  * creates one.
  */
-class HeldEffects implements EffectBuffer {
+class LazyEffectBuffer implements EffectBuffer {
   readonly #outer: Frame;
   #held: Effect[] | undefined;
   #isOpen = true;
@@ -43,7 +43,7 @@ class HeldEffects implements EffectBuffer {
   emit = (effect: Effect): void => {
     if (!this.#isOpen) return;
     this.#held ??= [];
-    if (this.#held.length < MAX_HELD) this.#held.push(effect);
+    if (this.#held.length < MAX_BUFFERED) this.#held.push(effect);
     else this.#hasOverflowed = true;
   };
 
@@ -63,4 +63,4 @@ class HeldEffects implements EffectBuffer {
   }
 }
 
-export const createEffectBuffer = (outer: Frame): EffectBuffer => new HeldEffects(outer);
+export const createEffectBuffer = (outer: Frame): EffectBuffer => new LazyEffectBuffer(outer);

@@ -37,7 +37,7 @@ import {
 } from './stages.ts';
 import { marksOfInputs } from './taint.ts';
 
-/** A limit against an endless loop by mistake. Checkpoints count their own retries. */
+/** Ends a loop that a checkpoint would repeat for ever. Checkpoints count their own retries. */
 const MAX_REPEATS = 20;
 
 const NO_INPUTS: readonly Argument[] = Object.freeze([]);
@@ -59,15 +59,15 @@ export function perform(
         return isDone ? recorded(attempt, ending, false) : conclude(attempt, ending);
       });
     },
-    // Only an invalid operation gets here, because calls of ports and bodies are protected themselves.
+    // Only an invalid operation gets here, because the stages catch exceptions of ports and bodies.
     (error) => crashed('the operation', error),
   );
 }
 
 /** Turns the end of an attempt into the outcome, with further attempts if they are required. */
-async function conclude(first: Attempt, ended: Outcome<Value> | 'again'): Promise<Outcome<Value>> {
+async function conclude(first: Attempt, firstEnding: Outcome<Value> | 'again'): Promise<Outcome<Value>> {
   let attempt = first;
-  let ending = ended;
+  let ending = firstEnding;
   const { call } = attempt;
   for (let repeats = 0; ; ) {
     const result = ending === 'again' ? resultOf(attempt) : ending;
@@ -75,8 +75,8 @@ async function conclude(first: Attempt, ended: Outcome<Value> | 'again'): Promis
     const hint = outcome.ok ? undefined : hintFor(attempt, outcome);
     if (hint !== undefined) {
       // A guard requests another attempt of the same operation, which is counted and reserved already.
-      const noted = await dropAttempt(attempt, outcome);
-      if (noted) return noted;
+      const recordFailure = await dropAttempt(attempt, outcome);
+      if (recordFailure) return recordFailure;
       attempt = startAttempt(call, attempt.number + 1, [...attempt.hints, hint], attempt);
       ending = await runStages(attempt, STAGE.inputs);
       continue;
@@ -95,8 +95,8 @@ async function conclude(first: Attempt, ended: Outcome<Value> | 'again'): Promis
       ending = await runStages(attempt, attempt.stage);
       continue;
     }
-    const noted = await recorded(attempt, settled, true);
-    if (noted !== settled) return noted;
+    const settledRecord = await recorded(attempt, settled, true);
+    if (settledRecord !== settled) return settledRecord;
     attempt = startAttempt(call, attempt.number + 1, attempt.hints);
     ending = await runStages(attempt, STAGE.inputs);
   }
@@ -127,8 +127,8 @@ async function dropAttempt(
   } catch (error) {
     return await settle(attempt, marked(attempt, crashed(operationName(attempt.call.op), error)));
   }
-  const noted = await recorded(attempt, outcome, true);
-  return noted === outcome ? undefined : await settle(attempt, noted);
+  const settledRecord = await recorded(attempt, outcome, true);
+  return settledRecord === outcome ? undefined : await settle(attempt, settledRecord);
 }
 
 /** Passes on or drops effects, and settles the reservation. */
@@ -200,22 +200,22 @@ function recorded(
   const { op, own } = attempt.call;
   const failed = (error: unknown) => marked(attempt, crashed(operationName(op), error));
   try {
-    const done = own.record?.(entryOf(attempt, outcome, retried));
-    return done ? Promise.resolve(done).then(() => outcome, failed) : outcome;
+    const pending = own.record?.(entryOf(attempt, outcome, retried));
+    return pending ? Promise.resolve(pending).then(() => outcome, failed) : outcome;
   } catch (error) {
     return failed(error);
   }
 }
 
 /**
- * Judges whether rules and guards allow this operation before its inputs are known. For a part that is
- * not performed itself.
+ * Judges whether rules and guards allow this operation before its inputs are evaluated. Used for a part
+ * of an operation that is not performed itself.
  */
 export function judgeOperation(op: Operation, frame: Frame): MaybePromise<Outcome<null>> {
   const inside = pushOperation(frame, op, undefined, NO_INPUTS);
   if (isUncontested(op, NO_INPUTS, inside)) return ok(null);
-  return whenReady(judgeBefore(op, NO_INPUTS, inside), (found) =>
-    whenReady(carryOut(op, found, inside), (refused) =>
+  return whenReady(judgeBefore(op, NO_INPUTS, inside), (judgement) =>
+    whenReady(carryOut(op, judgement, inside), (refused) =>
       refused && 'ok' in refused ? refused : ok(null),
     ),
   );

@@ -1,6 +1,6 @@
-// The provenance of a value. While a trail is recorded, every operation adds its number to its results
-// as a source. A merge never loses a source, so the numbers of a value are exactly the operations that
-// contributed to it.
+// Records the provenance of values. While a trail is recorded, every operation adds its number to its
+// results as a source. A merge never loses a source, so the numbers of a value are exactly the operations
+// that contributed to it.
 import type { Fault } from '../../base/index.ts';
 import { operationName } from '../guards/decision.ts';
 import type { Operation } from '../operation.ts';
@@ -50,7 +50,7 @@ const numbersIn = ({ sources }: Descriptor): number[] =>
     return id === undefined ? [] : [Number(id)];
   });
 
-/** A function is an operation of its own, with its location. */
+/** True for a source that is not an operation. A function is an operation, with its location. */
 const isOutside = (source: string): boolean =>
   !MARK.test(source) && !source.startsWith('function:');
 
@@ -64,7 +64,7 @@ export function createTrail(): Trail {
   const steps: TracedStep[] = [];
   const stepOf = (id: number): TracedStep => steps[id] as TracedStep;
 
-  /** Returns the ids that no other id leads to. */
+  /** Returns the ids of operations whose results no other of these operations used. */
   function nearest(ids: readonly number[]): number[] {
     const further = new Set(ids.flatMap((id) => numbersIn(stepOf(id).used)));
     return ids.filter((id) => !further.has(id));

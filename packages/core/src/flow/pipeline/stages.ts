@@ -1,6 +1,6 @@
-// Hot: runs for every operation, and a promise costs more than an operation that no rule is about. The
-// stages of one attempt. They run synchronously if the ports do, because a tick per stage would cost
-// more than the stages.
+// Hot: runs for every operation, and a promise costs more than an operation that no rule is about. Runs
+// the stages of one attempt, synchronously if the ports do, because a tick per stage would cost more than
+// the stages.
 import {
   catchToOutcome,
   type Failure,
@@ -163,8 +163,8 @@ export type AttemptEnding = Outcome<Value> | 'again' | undefined;
 /** Stage 2: evaluates each input exactly once, in order. */
 function evaluateInputs(attempt: Attempt): MaybePromise<Failure | undefined> {
   const { inputs: declared, outer } = attempt.call;
-  const found: Argument[] = [];
-  attempt.inputs = found;
+  const evaluatedInputs: Argument[] = [];
+  attempt.inputs = evaluatedInputs;
   let state: Json | undefined;
   // Arguments are evaluated outside of the called function, so its labels do not apply.
   const note: InputNote = {
@@ -177,7 +177,7 @@ function evaluateInputs(attempt: Attempt): MaybePromise<Failure | undefined> {
     whenReady(typeof value === 'function' ? heard(value(note)) : ok(value), (outcome) => {
       if (!outcome.ok) return outcome;
       const details = { ...(kind && { kind }), ...(preview && { preview }) };
-      found.push({ name, role, value: outcome.output, ...details });
+      evaluatedInputs.push({ name, role, value: outcome.output, ...details });
       return undefined;
     }),
   );
@@ -186,7 +186,7 @@ function evaluateInputs(attempt: Attempt): MaybePromise<Failure | undefined> {
     const { facts } = attempt.frame;
     attempt.frame = {
       ...attempt.frame,
-      inputs: found,
+      inputs: evaluatedInputs,
       facts: state === undefined ? facts : { ...facts, pipe: state },
     };
     return undefined;
@@ -259,7 +259,7 @@ function foreseen(
   if (decisionOf(findings) !== 'ask') return undefined;
   const early = attempt.op.metadata?.stream === true ? streamsTooEarly(attempt) : undefined;
   if (early || !foresee) return early;
-  // This refusal is one of rights, as at the gate.
+  // Such a refusal is about rights, as at the gate.
   attempt.stage = STAGE.gate;
   return whenReady(foresee(valuesOf(attempt.inputs), attempt.frame), (refused) => {
     if (!refused) attempt.stage = STAGE.body;
@@ -370,7 +370,7 @@ function withTrail(attempt: Attempt, result: Value): Value {
 }
 
 export const resultOf = ({ result }: Attempt): Outcome<Value> =>
-  result ? ok(result) : fail('internal_error', 'the body gave no value');
+  result ? ok(result) : fail('internal_error', 'the operation returned no value');
 
 export const entryOf = (
   { op, frame, inputs: passed, number, trace }: Attempt,
@@ -408,7 +408,7 @@ function finish(attempt: Attempt, done: Outcome<Value>): MaybePromise<Outcome<Va
   if (!done.ok) return done;
   const { op, effects, frame } = attempt;
   if (effects !== NO_BUFFER && effects.hasOverflowed()) {
-    return fail('quota_exceeded', `${operationName(op)} emitted more than can be held back`);
+    return fail('quota_exceeded', `${operationName(op)} emitted more effects than its buffer can hold`);
   }
   const { ports, isHooking, isJudging } = frame;
   const { scriptHooks, trail } = ports;

@@ -29,9 +29,9 @@ function ownMarks(op: Operation): Descriptor {
   const cached = declaredBy.get(op);
   if (cached) return cached;
   const key = JSON.stringify([labels, source, sources]);
-  const found = declared.get(key) ?? declared.set(key, describeOwn(op));
-  declaredBy.set(op, found);
-  return found;
+  const marks = declared.get(key) ?? declared.set(key, describeOwn(op));
+  declaredBy.set(op, marks);
+  return marks;
 }
 
 const describeOwn = ({ labels, source, sources }: Operation): Descriptor =>
@@ -63,10 +63,10 @@ export function marksOfInputs({ op, frame, inputs, captured }: Made): Descriptor
 const READ: ReadonlySet<string> = new Set(['of', 'from']);
 
 /**
- * The one place where `untrusted` is dropped. The operation put it on every text that an untrusted
- * author could have written. The rest is words of the caller's schema, numbers, dates and existing
- * records. INVARIANT: no other mark is ever dropped, and none at all if the caller's own words, or the
- * conditions of the call, are untrusted, because then the schema is untrusted too.
+ * Drops `untrusted`, which happens nowhere else. The operation labels every text that an untrusted author
+ * could have written. The rest is words of the caller's schema, numbers, dates and existing records.
+ * INVARIANT: no other mark is ever dropped, and none at all if the caller's request or the conditions of
+ * the call are untrusted, because then the schema is untrusted too.
  */
 function marksOfReading(operation: Made): Descriptor {
   const isPicking = operation.op.reads === 'picked';
@@ -79,8 +79,8 @@ function marksOfReading(operation: Made): Descriptor {
     return mergeDescriptors(removeLabels(chosenBy, ['untrusted']), around);
   }
   const marks = marksOfInputs(operation);
-  const isAskedByStranger = carries(marksOfInputs({ ...operation, inputs: requests }), 'untrusted');
-  return isAskedByStranger ? marks : removeLabels(marks, ['untrusted']);
+  const isRequestUntrusted = carries(marksOfInputs({ ...operation, inputs: requests }), 'untrusted');
+  return isRequestUntrusted ? marks : removeLabels(marks, ['untrusted']);
 }
 
 export function taintResult(operation: Made, result: Value): Value {
@@ -104,8 +104,8 @@ export function taintResult(operation: Made, result: Value): Value {
 }
 
 /**
- * The marks of a result that is one of the inputs (an assignment), down to its elements, are exact
- * already. Its labels are no new data for a guard that has replaced it.
+ * Returns a result that is one of the inputs (an assignment). Its marks are exact, down to its elements.
+ * The operation adds only marks that it lacks, so that a guard does not judge replaced data again.
  */
 function taintPassedOn({ op, frame, inputs, captured }: Made, result: Value): Value {
   let marks = mergeDescriptors(mergeDescriptors(frame.influence, captured), frame.policy.mark);

@@ -3,8 +3,8 @@
 // Settings that open something (a rule off, a private host, unsigned items) need authority: they count
 // from an operator's or user's file, or from a project's file with a valid signature. An untrusted
 // project can only close. Settings of the bundle are defaults, which apply if no level with authority
-// has the setting. A denial of the bundle on a surface applies until a person takes back exactly that
-// one.
+// has the setting. A denial of the bundle on a surface applies until a person's policy lists exactly
+// that denial under `open`.
 import {
   createRecent,
   fail,
@@ -50,20 +50,20 @@ export interface ComposedPolicy extends FramePolicy {
   readonly anneal: 'ask' | 'auto';
   /** True if price files of the project may lower the prices of the user, the bundle and the price package. */
   readonly allowsLowerPrices: boolean;
-  /** How threads read untrusted text. One level with `reference` is sufficient. */
+  /** The form in which threads read untrusted text. One level with `reference` is sufficient. */
   readonly untrusted: 'show' | 'reference';
   /** True if a private or loopback host is allowed. Public hosts are not checked here. */
   isHostAllowed(host: string): boolean;
-  /** How long an approval request stays pending, in milliseconds. */
+  /** Time in milliseconds after which a pending approval request expires. */
   readonly approvalMs: number;
-  /** Checks whether a model may be called, by its id and not by its provider. */
+  /** Checks by id, not by provider, whether a model may be called. Fails with `permission_denied`. */
   allowsModel(id: string): Outcome<null>;
   readonly retention: { readonly days?: number; readonly keep_failed?: boolean };
   readonly notify: JsonObject | undefined;
   readonly transcript: 'preview' | 'full';
 }
 
-/** Maximum number of cached answers of the policy in force. */
+/** Maximum number of hosts whose answer is cached. */
 const MAX_HOSTS = 200;
 
 const RANK: readonly PolicyLevel[] = ['operator', 'user', 'project', 'bundle'];
@@ -120,7 +120,7 @@ const ruleStates = (levels: readonly Policy[], withBuiltIn = true): Map<string, 
     }),
   );
 
-/** Defaults of surfaces: a person may do everything, an unknown client may only read. */
+/** Defaults of surfaces. A surface that is not listed allows everything. */
 const SURFACES: Readonly<Record<string, Required<Pick<SurfacePolicy, 'effects' | 'directives'>>>> =
   {
     mcp: { effects: ['read'], directives: 'signed' },
@@ -144,12 +144,12 @@ function directivesOn(levels: readonly Policy[], surface: string): DirectiveAcce
 }
 
 function ceilingsOn(levels: readonly Policy[], surface: string | undefined): Ceiling[] {
-  const found = levels.flatMap((policy) => policy.capabilities ?? []);
-  if (surface === undefined) return found;
+  const general = levels.flatMap((policy) => policy.capabilities ?? []);
+  if (surface === undefined) return general;
   const read: Reader<Ceiling> = (policy) => surfaceOf(policy, surface)?.capabilities;
   const ours = levels.filter(({ level }) => level !== 'bundle').flatMap((one) => read(one) ?? []);
   const isReplaced = levels.some((one) => hasAuthority(one) && read(one)?.allow !== undefined);
-  return [...found, ...ours, ...shippedCeilings(levels, surface, isReplaced)];
+  return [...general, ...ours, ...shippedCeilings(levels, surface, isReplaced)];
 }
 
 /**
@@ -177,11 +177,11 @@ function shippedCeilings(
   });
 }
 
-/** Returns the same key for grants that say the same. */
+/** Returns a key of a grant. Equal grants have the same key, whatever the order of their scope. */
 export const grantKey = ({ capability, scope = {} }: Grant): string =>
   JSON.stringify([capability, Object.entries(scope).toSorted(([a], [b]) => (a < b ? -1 : 1))]);
 
-/** A host is open if a level with authority opened it and every level that lists hosts includes it. */
+/** Returns a check that opens a host if a level with authority lists hosts and every such list includes it. */
 function hostRule(levels: readonly Policy[]): (host: string) => boolean {
   const { base, narrowing } = statements(levels, ({ hosts }) => hosts);
   const lists = [...base, ...narrowing].map((hosts) => hosts.map((glob) => glob.toLowerCase()));
@@ -200,7 +200,7 @@ function trustRule(levels: readonly Policy[]): (tool: string) => boolean {
   return globs.length === 0 ? () => false : (tool) => globs.some((glob) => matchGlob(glob, tool));
 }
 
-/** Returns why no request goes to this model. Undefined if every level allows it. */
+/** Returns why this model may not be called. Undefined: every level allows it. */
 function modelRefusal(levels: readonly Policy[], id: string): string | undefined {
   const isListed = (globs: readonly string[]): boolean =>
     globs.some((glob) => matchGlob(glob.toLowerCase(), id.toLowerCase()));
@@ -223,7 +223,7 @@ function modelRule(levels: readonly Policy[], id: string): Outcome<null> {
   return fail('permission_denied', refusal, about);
 }
 
-/** The user pays, so the user must allow it, and the project's policy must be authorised. */
+/** True if a project may lower prices: a person's policy allows it, and the project's policy is signed. */
 function lowerPrices(levels: readonly Policy[]): boolean {
   const projects = levels.filter(({ level }) => level === 'project');
   const owners = levels.filter(isPersons);
@@ -235,7 +235,7 @@ function lowerPrices(levels: readonly Policy[]): boolean {
   );
 }
 
-/** Guards that cannot be compiled refuse everything. */
+/** Returns the guards of a policy. If they cannot be compiled, one guard refuses everything. */
 function guardsOf(policy: Policy): GuardSet {
   const mayBePrivileged = hasAuthority(policy);
   const compiled = compileGuards(policy.guards ?? [], { locked: true, mayBePrivileged });
@@ -272,7 +272,7 @@ const markOf = (levels: readonly Policy[], rules: ReadonlyMap<string, RuleState>
     ],
   });
 
-/** Composes `limits` and all other settings that a frame and the runtime use. */
+/** Returns the policy in force. The order of `policies` does not matter. */
 export function composePolicies(policies: readonly Policy[]): ComposedPolicy {
   const levels = RANK.flatMap((rank) => policies.filter(({ level }) => level === rank));
   const trusted = levels.filter((policy) => hasAuthority(policy) || policy.level === 'bundle');
@@ -333,7 +333,7 @@ const DAY_MS = 24 * 60 * 60 * 1000;
 const APPROVAL_DAYS = 7;
 
 /**
- * Returns the days of all levels, of which the shortest counts. Without authority a level cannot exceed
+ * Returns the days of all levels, of which the shortest counts. A level without authority cannot exceed
  * the default.
  */
 function approvalDays(levels: readonly Policy[]): readonly number[] {

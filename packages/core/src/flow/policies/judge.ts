@@ -1,4 +1,4 @@
-// Stage 5, the policy part: label rules of every level, named rules, and tiers that need approval.
+// Implements the policy part of stage 5: label rules of every level, named rules, and tiers that need approval.
 // INVARIANT: levels are always judged one by one and all their objections count, so one more level can
 // only narrow. This file never answers "allow".
 import type { Finding, Frame, FramePolicy, LabelRule, ModelReader, RuleState } from '../frame.ts';
@@ -90,9 +90,9 @@ const NO_LABELS: readonly string[] = Object.freeze([]);
  * Returns the origin of a value that was passed on unchanged, from the declaration of the tool that
  * returned it.
  */
-function originByFacts(value: Value, wanted: string | undefined): ArgumentOrigin | undefined {
+function originByFacts(value: Value, parameterKind: string | undefined): ArgumentOrigin | undefined {
   if (!carries(value.meta.descriptor, 'untrusted')) return undefined;
-  const kind = vouchedInAll(value, wanted);
+  const kind = vouchedInAll(value, parameterKind);
   return kind && { kind };
 }
 
@@ -145,9 +145,9 @@ function labelFindings(tables: readonly LabelTable[], { keys, inputs }: RuleFact
   const findings: Finding[] = [];
   for (const table of tables) {
     const check = ({ label, decide }: FlowRule, input?: Judged): void => {
-      const found = decide(keys);
-      if (!found || found.verdict === 'allow') return;
-      const { verdict: kind, pattern } = found;
+      const match = decide(keys);
+      if (!match || match.verdict === 'allow') return;
+      const { verdict: kind, pattern } = match;
       const what = label === '*' ? 'this operation' : `data labelled \`${label}\``;
       const text =
         kind === 'deny'
@@ -180,15 +180,15 @@ function waysOut({ reader }: RuleFacts, input: Judged): readonly string[] {
   const { from } = reader;
   return [
     ...(isImplied ? [] : [`name the value of \`${name}\` in the message or an input`]),
-    ...(kind === undefined ? [] : [`take it from a field of kind \`${kind}\`, as it is`]),
+    ...(kind === undefined ? [] : [`use an unchanged value of a field of kind \`${kind}\``]),
     ...(isPlace ? ['create a new file in a folder that the directive grants for writing'] : []),
     ...(from === undefined
       ? []
-      : [`if \`${from}\` can be trusted, say \`trusted: { tools: [${from}] }\` in a policy`]),
+      : [`if \`${from}\` can be trusted, add \`trusted: { tools: [${from}] }\` to a policy`]),
   ];
 }
 
-/** `stated`: the state that remains after an exception. */
+/** Returns the findings of a named rule. `stated`: the state that remains after an exception. */
 function ruleFindings(
   rule: NamedRule,
   state: RuleState,
@@ -248,7 +248,7 @@ function isInherited(
 
 interface JudgeSettings {
   readonly states: ReadonlyMap<string, RuleState>;
-  /** Rule states of policy files and locked policies. No exception goes below them. */
+  /** Rule states of policy files and locked policies. No exception lifts them. */
   readonly stated: ReadonlyMap<string, RuleState>;
   readonly approve: readonly string[];
   isLiftable(policy: Policy): boolean;

@@ -15,9 +15,9 @@ export interface KnownNames {
   readonly tools: readonly KnownTool[];
   /** Labels that tools, directives and other policies declare. */
   readonly labels: readonly string[];
-  /** Ids of models of tiers, prices and providers. Absent: not known. */
+  /** Ids of models of tiers, prices and providers. Absent: ids of models are not checked. */
   readonly models?: readonly string[];
-  /** The bundle's settings of surfaces. Absent: not known. */
+  /** The bundle's settings of surfaces. Absent: `open` is not compared with its denials. */
   readonly shipped?: Policy['surfaces'];
 }
 
@@ -83,7 +83,7 @@ function toolFindings(policy: Policy, { tools }: KnownNames): PolicyFinding[] {
     const name = key.slice('op:tool:'.length);
     const ids = tools.map(({ id }) => id);
     const hint = isGlob(key) ? undefined : didYouMean(name, ids);
-    return [{ path, code: 'unknown_tool', message: `no tool is called \`${name}\``, hint }];
+    return [{ path, code: 'unknown_tool', message: `tool \`${name}\` not found`, hint }];
   });
 }
 
@@ -96,7 +96,7 @@ function trustFindings({ trusted }: Policy, { tools }: KnownNames): PolicyFindin
           {
             path: ['trusted', 'tools', index],
             code: 'unknown_tool',
-            message: `no tool is called \`${glob}\``,
+            message: `tool \`${glob}\` not found`,
             hint: isGlob(glob) ? undefined : didYouMean(glob, ids),
           },
         ],
@@ -110,7 +110,7 @@ function modelFindings({ models: rule = {} }: Policy, { models }: KnownNames): P
     (rule[list] ?? []).flatMap((glob, index) => {
       if (models.some((id) => matchGlob(glob.toLowerCase(), id.toLowerCase()))) return [];
       const hint = isGlob(glob) ? undefined : didYouMean(glob, models);
-      const message = `no tier, price or provider names a model \`${glob}\``;
+      const message = `model \`${glob}\` not found in any tier, price or provider`;
       return [{ path: ['models', list, index], code: 'unknown_model', message, hint }];
     }),
   );
@@ -142,7 +142,7 @@ function labelFindings(policy: Policy, names: KnownNames): PolicyFinding[] {
     .map(({ label, path }) => ({
       path,
       code: 'unknown_label',
-      message: `nothing is ever labelled \`${label}\``,
+      message: `no tool, directive or policy adds label \`${label}\``,
       hint: didYouMean(label, all),
     }));
 }
@@ -186,7 +186,7 @@ function coverageFindings(policy: Policy, { tools }: KnownNames): PolicyFinding[
       .map((tool) => ({
         path: ['rules', rule],
         code: 'uncovered_tool',
-        message: `\`${tool.id}\` is ${risk}, and \`${rule}\` is off`,
+        message: `tool \`${tool.id}\` has risk \`${risk}\`, but rule \`${rule}\` is off`,
         hint: `turn the rule on, or add a guard on \`op:tool:${tool.id}\``,
       }));
   });
@@ -205,7 +205,7 @@ function idleFindings(policy: Policy): PolicyFinding[] {
     .map((label) => ({
       path: ['operations', label],
       code: 'unused_label',
-      message: `no rule and no guard mentions \`${label}\``,
+      message: `no rule or guard uses label \`${label}\``,
     }));
 }
 
@@ -221,8 +221,8 @@ function exceptionFindings({ guards = [] }: Policy): PolicyFinding[] {
           {
             path: ['guards', index],
             code: 'exception_wide',
-            message: `this lifts what rules refuse for every \`${on}\``,
-            hint: 'say for which ones with `when`',
+            message: `this guard lifts refusals of rules for every operation of \`${on}\``,
+            hint: 'restrict it with `when`',
           },
         ]
       : [],
@@ -237,11 +237,11 @@ function openFindings({ level, surfaces = {} }: Policy, { shipped }: KnownNames)
     return open.flatMap((grant, index): PolicyFinding[] => {
       const about = { path: ['surfaces', name, 'open', index], code: 'opens_nothing' };
       if (level === 'project') {
-        const message = "`open` counts in the user's or the operator's policy alone";
+        const message = "`open` has no effect here; set it in the policy of the user or operator";
         return [{ ...about, message }];
       }
       if (!shipped || keys.has(grantKey(grant))) return [];
-      const message = `nothing that ships is denied on \`${name}\` in exactly these words`;
+      const message = `the bundle has no denial on surface \`${name}\` that equals this entry`;
       return [{ ...about, message }];
     });
   });
@@ -269,7 +269,7 @@ export function lintGuards(guards: readonly GuardSource[], names: KnownNames): D
     });
 }
 
-/** Returns only warnings. Errors of the file itself are reported by its reader. */
+/** Returns only warnings. `parsePolicy` reports the errors of the file itself. */
 export function lintPolicy(
   policy: Policy,
   names: KnownNames,

@@ -1,5 +1,5 @@
-// The rules with a name. Built-in rules apply unless an operator or user sets another state. Packs apply
-// if a policy names them. No `labels` entry lifts a rule.
+// Defines the rules with a name. Built-in rules apply unless an operator or user sets another state. Packs
+// apply if a policy names them. No `labels` entry lifts a rule.
 import type { ModelReader } from '../frame.ts';
 import {
   type Argument,
@@ -58,7 +58,7 @@ const marked =
     carries(marks, label);
 const untrusted = marked('untrusted');
 
-/** A list counts with the union of its elements, which does not vouch for each element. */
+/** True if the value and all its elements have the label. A container has the union of their marks. */
 function isAllMarked(value: Value, label: string): boolean {
   const { data, meta } = value;
   if (!carries(meta.descriptor, label)) return false;
@@ -90,7 +90,7 @@ const isVouchedFor = (input: Judged): boolean =>
  * True for a value that a person or the call's text named. A directory entry may be written to, but a
  * target of destruction must be named.
  */
-const isSaid = (input: Judged): boolean =>
+const isNamedAsTarget = (input: Judged): boolean =>
   isVouchedFor(input) && !isOf(input, 'result', 'identifier', 'directory');
 
 /** True if no model under untrusted influence chose the value. Directory entries count. */
@@ -98,15 +98,15 @@ const isChosenWell = (input: Judged): boolean => isVouchedFor(input) && !isOf(in
 /** True if the value was named for this operation. */
 const isNamed = ({ origin }: Judged): boolean => origin !== undefined && origin.kind !== 'fixed';
 
-const NOBODY: ModelReader = { marks: EMPTY };
+const NO_READER: ModelReader = { marks: EMPTY };
 
-/** The call as a whole offends if none of its arguments was named. */
+/** Returns the offending inputs. The call as a whole offends if none of its arguments was named. */
 const unlessNamed = (
-  { inputs, reader = NOBODY }: RuleFacts,
-  isAsked: (input: Judged) => boolean,
+  { inputs, reader = NO_READER }: RuleFacts,
+  isRelevant: (input: Judged) => boolean,
   isEnough: (input: Judged) => boolean,
 ): readonly Judged[] => {
-  const relevant = inputs.filter(isAsked);
+  const relevant = inputs.filter(isRelevant);
   const offenders = relevant.filter((input) => untrusted(input) && !isEnough(input));
   if (offenders.length > 0 || !carries(reader.marks, 'untrusted')) return offenders;
   return relevant.some((input) => isNamed(input) && isEnough(input))
@@ -114,12 +114,12 @@ const unlessNamed = (
     : [{ name: 'call', role: undefined, marks: reader.marks, isImplied: true }];
 };
 
-const isTaken = ({ reader = NOBODY }: RuleFacts): boolean => carries(reader.marks, 'untrusted');
+const hasUntrustedReader = ({ reader = NO_READER }: RuleFacts): boolean => carries(reader.marks, 'untrusted');
 
 const steeredBy =
   (risk: OperationRisk) =>
   (facts: RuleFacts): readonly Judged[] =>
-    facts.risks.has(risk) ? unlessNamed(facts, steers, isTaken(facts) ? isSaid : isChosenWell) : [];
+    facts.risks.has(risk) ? unlessNamed(facts, steers, hasUntrustedReader(facts) ? isNamedAsTarget : isChosenWell) : [];
 
 /**
  * Returns the inputs that decide about the destination, or about the operation at all. If a model has
@@ -129,8 +129,8 @@ function destinationsChosen(facts: RuleFacts): readonly Judged[] {
   const { op, risks, inputs } = facts;
   if (risks.size === 0) return [];
   const leaves = risks.has('exfil');
-  if (leaves && isTaken(facts)) return unlessNamed(facts, () => true, isVouchedFor);
-  const isAsked = ({ role, isImplied }: Judged) =>
+  if (leaves && hasUntrustedReader(facts)) return unlessNamed(facts, () => true, isVouchedFor);
+  const isDestination = ({ role, isImplied }: Judged) =>
     role === 'destination' || (leaves && (role === 'path' || role === 'command' || isImplied));
   // The operation only reads and sends nothing, so an address that was passed on unread is allowed.
   const isFollowed = (input: Judged) =>
@@ -140,7 +140,7 @@ function destinationsChosen(facts: RuleFacts): readonly Judged[] {
     isOf(input, 'reference') &&
     inputs.every((other) => other === input || other.isFixed || other.isImplied);
   return inputs.filter(
-    (input) => isAsked(input) && untrusted(input) && !isVouchedFor(input) && !isFollowed(input),
+    (input) => isDestination(input) && untrusted(input) && !isVouchedFor(input) && !isFollowed(input),
   );
 }
 
@@ -159,10 +159,10 @@ function subjects(
   roles: readonly Judged['role'][],
   names: RegExp,
 ): readonly Judged[] {
-  const found = inputs.filter(({ role, name }) =>
+  const named = inputs.filter(({ role, name }) =>
     role === undefined ? names.test(name) : roles.includes(role),
   );
-  return found.length > 0 ? found : inputs.slice(0, 1);
+  return named.length > 0 ? named : inputs.slice(0, 1);
 }
 
 /** Returns the inputs of a sending operation without a label. */
@@ -222,7 +222,7 @@ export const NAMED_RULES: readonly NamedRule[] = [
     isBuiltIn: true,
     answer: 'ask',
     mark: 'untrusted',
-    text: 'what is sent, and where to, must have a trusted origin',
+    text: 'sent data and its destination need a trusted origin',
     offenders: destinationsChosen,
   },
   {
@@ -235,19 +235,19 @@ export const NAMED_RULES: readonly NamedRule[] = [
   {
     name: 'no-send-to-unknown',
     isBuiltIn: false,
-    text: 'messages go to known destinations only (label `known`)',
+    text: 'the destination of a message needs label `known`',
     offenders: sentWithout('known'),
   },
   {
     name: 'no-send-to-external',
     isBuiltIn: false,
-    text: 'messages stay inside (label `known:internal`)',
+    text: 'a destination needs label `known:internal`',
     offenders: sentWithout('known:internal'),
   },
   {
     name: 'no-destroy-unknown',
     isBuiltIn: false,
-    text: 'only known things are destroyed (label `known`)',
+    text: 'targets of destruction need label `known`',
     offenders: (facts) =>
       isTargeted(facts) ? subjects(facts.inputs, TARGET_ROLES, TARGET).filter(lacks('known')) : [],
   },
@@ -255,7 +255,7 @@ export const NAMED_RULES: readonly NamedRule[] = [
     name: 'no-influenced-advice',
     isBuiltIn: false,
     mark: 'influenced',
-    text: 'data with the label `influenced` gives no advice',
+    text: 'data labelled `influenced` must not give advice',
     offenders: ({ keys, inputs }) =>
       hasLabel(keys, 'advice') ? inputs.filter(marked('influenced')) : [],
   },
@@ -263,7 +263,7 @@ export const NAMED_RULES: readonly NamedRule[] = [
     name: 'untrusted-llms-get-influenced',
     isBuiltIn: false,
     mark: 'untrusted',
-    text: 'what a model makes of untrusted data is marked `influenced`',
+    text: 'model output from untrusted data gets label `influenced`',
     offenders: (facts) => (isModel(facts) ? facts.inputs.filter(untrusted) : []),
     adds: 'influenced',
   },

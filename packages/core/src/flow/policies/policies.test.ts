@@ -398,7 +398,7 @@ test('every mistake in a policy file is reported with its place, and no policy c
     /^5 `limits.spend` must be a number/,
     /^6 .*one of none, required/,
     /^8 /,
-    /^9 a guard has exactly one verdict/,
+    /^9 a guard must have exactly one verdict/,
     /^10 `guards.2.timing` must be one of before, after, always/,
     /^11 `capabilities.allow.0` has no `capability`/,
     /^11 unknown field `permit`/,
@@ -559,11 +559,11 @@ test('lint names what does not exist and what is not covered', () => {
     ({ code, message, hint }) => `${code} ${message} ${hint ?? ''}`,
   );
   expect(found).toEqual([
-    'unknown_tool no tool is called `http/gte` did you mean `http/get`',
-    'unknown_label nothing is ever labelled `customr` did you mean `customer`',
+    'unknown_tool tool `http/gte` not found did you mean `http/get`',
+    'unknown_label no tool, directive or policy adds label `customr` did you mean `customer`',
     'unknown_parameter `op:tool:http/*` has no parameter `urll` did you mean `url`',
-    'uncovered_tool `mail/send` is exfil, and `no-secret-exfil` is off turn the rule on, or add a guard on `op:tool:mail/send`',
-    'unused_label no rule and no guard mentions `fancy` ',
+    'uncovered_tool tool `mail/send` has risk `exfil`, but rule `no-secret-exfil` is off turn the rule on, or add a guard on `op:tool:mail/send`',
+    'unused_label no rule or guard uses label `fancy` ',
   ]);
 });
 
@@ -579,7 +579,7 @@ test('labels of operations are no mistakes where a guard names them', () => {
   });
   const found = lintPolicy(policy, { tools: [], labels: ['net:w'] });
   expect(found.map(({ code, message }) => `${code} ${message}`)).toEqual([
-    'unknown_label nothing is ever labelled `nett`',
+    'unknown_label no tool, directive or policy adds label `nett`',
   ]);
 });
 

@@ -14,7 +14,7 @@ beforeEach(() => {
   dir = mkdtempSync(join(tmpdir(), 'km-policy-'));
 });
 afterEach(() => rmSync(dir, { recursive: true, force: true }));
-const CLOSED = { allow: [], closed: expect.stringContaining('is broken (') };
+const CLOSED = { allow: [], closed: expect.stringContaining('is invalid (') };
 const open = (isSigned = false) =>
   createPolicyFiles(
     [

@@ -1,6 +1,6 @@
-// The current policy files of all levels. They are read again after 20 ms, so that a tightened rule
-// applies soon in every running process. A file that is unreadable or has a mistake closes everything,
-// because the readable half might be the half that allows.
+// Reads the policy files of all levels. They are read again after 20 ms, so that a tightened rule applies
+// soon in every running process. A file that is unreadable or has a mistake closes everything, because
+// the readable half might be the half that allows.
 import { hash } from 'node:crypto';
 import { realpathSync, statSync } from 'node:fs';
 import { resolve } from 'node:path';
@@ -38,7 +38,7 @@ interface CapabilitySource {
 export type PolicyFiles = ReturnType<typeof createPolicyFiles>;
 
 export interface ExaminedPolicy {
-  /** The text that a signature covers, and all that is read. */
+  /** The part of the text that a signature covers. Only this part is parsed. */
   covered: string;
   signed: boolean;
   /** Problems of an invalid signature: the file is read, but settings that open something do not count. */
@@ -70,8 +70,8 @@ function stampOf(file: string): string {
 }
 
 function broken({ level, file }: PolicyPlace, message: string): ReadPolicy {
-  const found = { file, line: 1, column: 1, code: 'policy_unreadable', message } as const;
-  const diagnostics: Diagnostic[] = [{ ...found, severity: 'error' }];
+  const problem = { file, line: 1, column: 1, code: 'policy_unreadable', message } as const;
+  const diagnostics: Diagnostic[] = [{ ...problem, severity: 'error' }];
   return { policy: closedPolicy(level, file, diagnostics), diagnostics };
 }
 
@@ -86,13 +86,13 @@ export function readPolicyFile(
   if ('problem' in read) {
     const { errno, message } = read.problem;
     const isMissing = errno !== undefined && MISSING.has(errno);
-    if (isMissing && place.isRequired) return broken(place, 'this policy file does not exist');
+    if (isMissing && place.isRequired) return broken(place, 'file not found');
     return isMissing ? undefined : broken(place, message);
   }
   const text = read.bytes.toString('utf8');
-  const { covered, signed, diagnostics: found = [] } = examine(text, file);
+  const { covered, signed, diagnostics: signatureProblems = [] } = examine(text, file);
   const { policy, diagnostics: own, locate } = parsePolicy(covered, file, level, catalog);
-  const diagnostics = [...found, ...own];
+  const diagnostics = [...signatureProblems, ...own];
   const sha256 = hash('sha256', read.bytes);
   if (!policy || hasErrors(own)) {
     return { policy: { ...closedPolicy(level, file, own), sha256 }, diagnostics };
@@ -103,7 +103,7 @@ export function readPolicyFile(
       ...locate(['trusted']),
       code: 'trust_not_signed',
       severity: 'warning',
-      message: 'a project says which tools are trusted only with a signed policy',
+      message: '`trusted` has no effect in a project policy without a valid signature',
       hint: 'sign the policy file, or set it in your user policy',
     });
   }
@@ -164,7 +164,7 @@ export function createPolicyFiles(
 ) {
   let library: CapabilitySource | undefined;
   let cached: { stamp: string; catalog: unknown; state: PolicyState } | undefined;
-  const looks = createFreshness(clock);
+  const freshness = createFreshness(clock);
   return {
     places,
     /**
@@ -175,8 +175,8 @@ export function createPolicyFiles(
       library = source;
     },
     current(): PolicyState {
-      if (cached && looks.isRecent()) return cached.state;
-      looks.begin();
+      if (cached && freshness.isRecent()) return cached.state;
+      freshness.begin();
       let stamp = '';
       for (const { file } of places) stamp += `${stampOf(file)}\n`;
       const catalog = library?.capabilities().catalog;

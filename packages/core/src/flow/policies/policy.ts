@@ -50,7 +50,7 @@ export const NOTICE_KINDS = ['approval', 'stuck', 'failed', 'limit'] as const;
 export type PolicyLevel = 'operator' | 'user' | 'project' | 'bundle';
 
 export const TOOL_EFFECTS = ['read', 'idempotent', 'write'] as const;
-/** Says what a crash or a retry may repeat. */
+/** Effect of a tool. It decides whether a call may be repeated after a crash or for a retry. */
 export type ToolEffect = (typeof TOOL_EFFECTS)[number];
 export type DirectiveAccess = 'none' | 'signed' | 'all';
 
@@ -91,7 +91,7 @@ export interface Policy extends PolicyRules {
   surfaces?: Record<string, SurfacePolicy>;
   /** Ids or globs of tools whose results are trusted. */
   trusted?: { tools?: string[] };
-  /** How a model reads untrusted text: as it is, or as references to it. */
+  /** The form in which a model reads untrusted text: the text itself, or references to it. */
   untrusted?: 'show' | 'reference';
   retention?: { days?: number; keep_failed?: boolean };
   /** Number of days after which a pending approval request expires. */
@@ -100,7 +100,7 @@ export interface Policy extends PolicyRules {
   /** The level whose prices of models count. */
   prices?: 'user' | 'project';
   notify?: JsonObject;
-  /** How much of arguments and results a transcript shows. */
+  /** The part of arguments and results that a transcript shows. */
   transcript?: 'preview' | 'full';
 }
 
@@ -119,11 +119,11 @@ export function closedPolicy(
   file: string,
   diagnostics: readonly Diagnostic[] = [],
 ): Policy {
-  const found = diagnostics.find(({ severity }) => severity === 'error');
+  const problem = diagnostics.find(({ severity }) => severity === 'error');
   const displayFile = shownPolicyFile(level, file);
-  const place = found ? `${displayFile}:${found.line}` : displayFile;
-  const why = found ? ` (${found.message})` : '';
-  const closed = `the policy file ${place} is broken${why}, so nothing is allowed until it is mended`;
+  const place = problem ? `${displayFile}:${problem.line}` : displayFile;
+  const why = problem ? ` (${problem.message})` : '';
+  const closed = `policy file \`${place}\` is invalid${why}; nothing is allowed until it is corrected`;
   return {
     level,
     file,

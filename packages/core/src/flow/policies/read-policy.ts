@@ -66,7 +66,7 @@ const patterns = listOrOne(glob('pattern', normalizePattern));
 
 const labelRule: Rule<LabelRule> = record({ deny: patterns, ask: patterns, allow: patterns });
 
-/** Ceilings: names of capabilities, or a name with its scope. */
+/** Scope of a capability in a ceiling. */
 const SCOPE = {
   path: glob('path'),
   id: glob('id'),
@@ -94,7 +94,7 @@ const grantOf =
     const message = read && catalog && ceilingProblem(read, catalog);
     if (message === undefined) return read;
     const isKnown = catalog?.get(read?.capability ?? '') !== undefined;
-    const declare = 'a capability of your own is declared in `config/capabilities.yaml`';
+    const declare = 'declare your own capabilities in `config/capabilities.yaml`';
     const hint = isKnown ? undefined : declare;
     return place.report({ code: 'unknown_capability', message, hint });
   };
@@ -119,7 +119,7 @@ const ruleState =
       place.report({
         code: 'rule_not_off',
         severity: 'warning',
-        message: `a project turns \`${place.path.at(-1)}\` off only with a signed policy`,
+        message: `a project policy can turn rule \`${place.path.at(-1)}\` off only if it is signed`,
         hint: 'sign the policy file, or set it in your user policy',
       });
     }
@@ -143,7 +143,7 @@ const host: Rule<string> = (value, place) => {
   const hint = range
     ? `write a glob such as \`${range[1]}.*\``
     : 'e.g. `localhost`, `10.0.*`, `::1`';
-  const message = `\`${written}\` is not a host: write a name or an address without scheme, port or mask`;
+  const message = `\`${written}\` is not a host; write a name or an address without scheme, port or mask`;
   return place.report({ code: 'invalid_field', message, hint });
 };
 
@@ -205,7 +205,7 @@ const guardOf =
     if (read?.on === undefined || !isObject(value)) return undefined;
     const [kind, ...more] = VERDICTS.filter((each) => Object.hasOwn(value, each));
     if (kind === undefined || more.length > 0) {
-      const message = `a guard has exactly one verdict: ${VERDICTS.join(', ')}`;
+      const message = `a guard must have exactly one verdict: ${VERDICTS.join(', ')}`;
       return place.report({ code: 'invalid_field', message });
     }
     const { on, timing = 'before', name, when, privileged } = read;
@@ -270,8 +270,8 @@ interface ParsedPolicy {
 }
 
 /**
- * Never throws. `policy` is absent if there is any error. An empty file is an empty policy. Names of
- * capabilities are compared with `catalog` if it is given.
+ * Parses a policy file. Never throws. `policy` is absent if the file has an error. An empty file is an
+ * empty policy. `catalog`: the capabilities that may be named. Absent: any name is valid.
  */
 export function parsePolicy(
   text: string,

@@ -1,5 +1,5 @@
-// The one maker of `dir:` labels. INVARIANT: a path in the project is always named from its root and any other
-// by its absolute path, for every reader, so that one policy applies to scripts, tools and commands.
+// Makes all `dir:` labels. INVARIANT: a path in the project is always named from its root, and any other path
+// by its absolute path, so that one policy applies to scripts, tools and commands.
 import { isAbsolute, posix, relative, resolve, sep } from 'node:path';
 
 const LABEL = 'dir:';

@@ -1,6 +1,6 @@
-// Marks of files. A value that is written to a file leaves its marks here, under real path and content
-// hash. A reader of the same content gets them back. Lines are appended, so several processes can write,
-// and a crash costs at most one torn line.
+// Records the marks of files. The writer of a file records the marks of the value by real path and content
+// hash, and a reader of the same content gets them back. Lines are appended, so several processes can
+// write, and a crash damages at most one line.
 import { lstatSync } from 'node:fs';
 import { dirname, isAbsolute, join, sep } from 'node:path';
 import {
@@ -20,23 +20,23 @@ import { createRecordFile, createTail } from './record-file.ts';
 
 export type LabelRecords = ReturnType<typeof createLabelRecords>;
 
-interface KeptLabels {
+interface LabelEntry {
   readonly descriptor: Descriptor;
   /** Line number. Later lines have higher numbers. */
   readonly line: number;
 }
 
 interface History {
-  readonly byHash: Map<string, KeptLabels>;
-  latest: KeptLabels;
+  readonly byHash: Map<string, LabelEntry>;
+  latest: LabelEntry;
 }
 
-/** Replaces the content's hash in a line about the name itself. */
+/** Stands in place of a content hash in a line about the name of a file. */
 const NAME = 'name';
 /** Separates a hash from the thread that created this content. */
 const MADE = '@';
 const IS_MADE = /^[0-9a-f]{64}@/;
-/** Replaces the hash in a line about everything at and below the path. The writer's name follows. */
+/** Stands in place of a hash in a line about everything at and below a path. The writer's name follows. */
 const ALL = '*';
 
 function toLine(path: string, hash: string, descriptor: Descriptor): string {
@@ -83,7 +83,7 @@ function suspicion(descriptor: Descriptor, path: string): Descriptor | undefined
 }
 
 /** The part of a project that a process can read. Paths are relative to its root, with `/`. */
-interface SeenProject {
+interface ProjectView {
   sees(place: string): boolean;
   /** True if it can read anything in that folder or below. */
   seesBelow(folder: string): boolean;
@@ -93,7 +93,7 @@ interface SeenProject {
 const MAX_SOURCES = 20;
 const bare = new WeakMap<Descriptor, Descriptor>();
 
-/** Returns only labels and taint, which decide. */
+/** Returns only labels and taint, because decisions use nothing else. */
 function bareOf(descriptor: Descriptor): Descriptor {
   const before = bare.get(descriptor);
   if (before) return before;
@@ -114,7 +114,7 @@ class LabelIndex {
   /** By folder: names in it that were made of labelled values. */
   readonly names = new Map<string, Map<string, Descriptor>>();
   /** By path: writers that labelled everything there. */
-  readonly whole = new Map<string, Map<string, KeptLabels>>();
+  readonly whole = new Map<string, Map<string, LabelEntry>>();
   /** By path: content there, and the thread that created it. */
   readonly made = new Map<string, Set<string>>();
   lines = 0;
@@ -138,8 +138,8 @@ class LabelIndex {
     this.names.set(dirname(path), inside);
   }
 
-  #keepWhole(path: string, writer: string, entry: KeptLabels): void {
-    const writers = this.whole.get(path) ?? new Map<string, KeptLabels>();
+  #keepWhole(path: string, writer: string, entry: LabelEntry): void {
+    const writers = this.whole.get(path) ?? new Map<string, LabelEntry>();
     if (entry.descriptor === EMPTY) writers.delete(writer);
     else writers.set(writer, entry);
     if (writers.size === 0) this.whole.delete(path);
@@ -150,7 +150,7 @@ class LabelIndex {
     for (const map of [this.known, this.names, this.whole, this.made]) map.clear();
   }
 
-  /** True without any record about names and folders, the common case. */
+  /** True if no record is about a name or a folder, the common case. */
   get isPlain(): boolean {
     return this.names.size + this.whole.size === 0;
   }
@@ -202,7 +202,7 @@ class LabelIndex {
 function marksWithin(
   index: LabelIndex,
   root: string,
-  { sees, seesBelow }: SeenProject,
+  { sees, seesBelow }: ProjectView,
   named: readonly string[],
   isOpen: boolean,
 ): Descriptor {
@@ -222,7 +222,7 @@ function marksWithin(
   return mergeDescriptors(marks, describe({ taint: folders, sources }));
 }
 
-function marksOfLook(
+function marksOfListing(
   index: LabelIndex,
   root: string,
   folders: Iterable<string>,
@@ -231,10 +231,10 @@ function marksOfLook(
   const labels = new Set<string>();
   let marks = EMPTY;
   for (const folder of folders) {
-    const isRoom = labels.size < MAX_FOLDERS;
-    if (isRoom || named.length > 0) {
+    const hasRoom = labels.size < MAX_FOLDERS;
+    if (hasRoom || named.length > 0) {
       const own = listingLabels(root, folder);
-      for (const label of isRoom ? own : own.filter((one) => named.includes(one))) {
+      for (const label of hasRoom ? own : own.filter((one) => named.includes(one))) {
         labels.add(label);
       }
     }
@@ -295,7 +295,7 @@ function createLines(file: string, index: LabelIndex, onReset?: () => void) {
         tail.catchUp();
         return ok(null);
       } catch (error) {
-        return fail('internal_error', `cannot keep labels: ${messageOf(error)}`, { file });
+        return fail('internal_error', `labels cannot be saved: ${messageOf(error)}`, { file });
       }
     },
   };
@@ -308,7 +308,7 @@ export interface SharedLines {
   add(lines: readonly string[]): Promise<Outcome<null>>;
 }
 
-/** For code that uses files: its records must be shared before the file is used. */
+/** Records that machines share. Code shares the record of a file before it uses the file. */
 interface SharedRecords {
   /** Settles when the records are shared. Await it before the effect that they describe. */
   keep(): Promise<Outcome<null>>;
@@ -363,7 +363,7 @@ function createSharedLines(file: string, root: string, index: LabelIndex, lines:
     const added = await lines.add(texts.slice(0, count));
     if (!added.ok) {
       const { code, detail } = added.error;
-      return fail('internal_error', `cannot keep labels: ${detail.message}`, { cause: code });
+      return fail('internal_error', `labels cannot be saved: ${detail.message}`, { cause: code });
     }
     texts.splice(0, count);
     mine.splice(0, count);
@@ -371,11 +371,11 @@ function createSharedLines(file: string, root: string, index: LabelIndex, lines:
     return ok(null);
   }
 
-  /** Runs one after the other, so that lines keep their order. */
+  /** Runs `work` after all earlier work, so that lines keep their order. */
   function next<T>(work: () => Promise<T>): Promise<T> {
-    const done = last.then(work);
-    last = done.catch(() => undefined);
-    return done;
+    const result = last.then(work);
+    last = result.catch(() => undefined);
+    return result;
   }
 
   return {
@@ -391,7 +391,7 @@ function createSharedLines(file: string, root: string, index: LabelIndex, lines:
   };
 }
 
-/** `root`: real path of the project. `lines`: shared lines, if machines share the records. */
+/** Opens the label records. `root`: real path of the project. `lines`: lines that machines share, if they do. */
 export function createLabelRecords(file: string, root: string, lines?: SharedLines) {
   const index = new LabelIndex();
   const {
@@ -415,11 +415,11 @@ export function createLabelRecords(file: string, root: string, lines?: SharedLin
     ): Outcome<null> {
       const descriptor = mergeAll([written].flat() as readonly Descriptor[]);
       const history = isCaughtUp() ? index.known.get(realPath) : undefined;
-      const isKnown =
+      const isRecorded =
         history?.latest.descriptor === descriptor &&
         history.byHash.get(contentHash)?.descriptor === descriptor &&
         index.around(realPath, history.latest.line) === EMPTY;
-      return isKnown ? ok(null) : append(realPath, contentHash, descriptor);
+      return isRecorded ? ok(null) : append(realPath, contentHash, descriptor);
     },
     /**
      * Records the marks of a name. Called before the name is created, also for folders that are created
@@ -447,13 +447,13 @@ export function createLabelRecords(file: string, root: string, lines?: SharedLin
       const before = isCaughtUp() ? index.whole.get(realPath)?.get(ALL + writer) : undefined;
       if (marks === EMPTY) return append(realPath, ALL + writer, EMPTY);
       const all = mergeDescriptors(before?.descriptor ?? EMPTY, marks);
-      const isSaid = before?.descriptor === all && !index.hasLater(realPath, before.line);
-      return isSaid ? ok(null) : append(realPath, ALL + writer, all);
+      const isRecorded = before?.descriptor === all && !index.hasLater(realPath, before.line);
+      return isRecorded ? ok(null) : append(realPath, ALL + writer, all);
     },
     /** Records that a thread is about to create this content. */
     rememberMade(realPath: string, contentHash: string, thread: string): Outcome<null> {
-      const isKnown = isCaughtUp() && isMadeBy(realPath, contentHash, thread);
-      return isKnown ? ok(null) : append(realPath, contentHash + MADE + thread, EMPTY);
+      const isRecorded = isCaughtUp() && isMadeBy(realPath, contentHash, thread);
+      return isRecorded ? ok(null) : append(realPath, contentHash + MADE + thread, EMPTY);
     },
     /** True if this thread created the present content and no other writer changed it. */
     isMade: (realPath: string, contentHash: string, thread: string): boolean =>
@@ -476,10 +476,10 @@ export function createLabelRecords(file: string, root: string, lines?: SharedLin
       return linked(inode, key, () => labelledPlaces(index, root, named));
     },
     /**
-     * Returns the marks of everything in a view: of existing labelled files, and of folders that `named`
-     * names. `isOpen`: the view includes folders outside of the project.
+     * Returns the marks of everything in a view: of existing labelled files, and of the folders in `named`.
+     * `isOpen`: the view includes folders outside of the project.
      */
-    within(view: SeenProject, named: readonly string[], isOpen = false): Descriptor {
+    within(view: ProjectView, named: readonly string[], isOpen = false): Descriptor {
       const lost = isCaughtUp() ? EMPTY : UNTRUSTED;
       return mergeDescriptors(lost, marksWithin(index, root, view, named, isOpen));
     },
@@ -489,7 +489,7 @@ export function createLabelRecords(file: string, root: string, lines?: SharedLin
      */
     looked(folders: Iterable<string>, named: readonly string[]): Descriptor {
       const lost = isCaughtUp() ? EMPTY : UNTRUSTED;
-      return mergeDescriptors(marksOfLook(index, root, folders, named), lost);
+      return mergeDescriptors(marksOfListing(index, root, folders, named), lost);
     },
   };
 }

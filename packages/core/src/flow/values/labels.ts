@@ -1,5 +1,5 @@
-// The marks of a value. Descriptors are frozen and interned, so equal ones are the same object, a
-// comparison is `===`, and a repeated merge is a table look-up.
+// Implements the marks of a value. Descriptors are frozen and interned, so equal ones are the same object,
+// a comparison is `===`, and a repeated merge is a table look-up.
 //
 // `replaced` belongs to the guards: an entry says that a guard has already replaced all data with its
 // label in that phase. A merge can remove only this part (new labelled data ends it); everything else
@@ -56,7 +56,7 @@ export function filtersFor(mark: string): string[] {
 
 // Weak references: identity lasts while the descriptor is in use, and unused ones are freed.
 const interned = new Map<string, WeakRef<Descriptor>>();
-const forgotten = new FinalizationRegistry<string>((key) => {
+const freedKeys = new FinalizationRegistry<string>((key) => {
   if (interned.get(key)?.deref() === undefined) interned.delete(key);
 });
 
@@ -66,12 +66,12 @@ function intern(parts: Descriptor): Descriptor {
     return EMPTY;
   }
   const key = JSON.stringify([labels, taint, sources, capability, policyContext, replaced]);
-  const found = interned.get(key)?.deref();
-  if (found) return found;
+  const existing = interned.get(key)?.deref();
+  if (existing) return existing;
   for (const list of [labels, taint, sources, policyContext, replaced]) Object.freeze(list);
   const created = Object.freeze({ labels, taint, sources, capability, policyContext, replaced });
   interned.set(key, new WeakRef(created));
-  forgotten.register(created, key);
+  freedKeys.register(created, key);
   return created;
 }
 
@@ -85,7 +85,7 @@ function union(a: readonly string[], b: readonly string[]): readonly string[] {
   return set.size === before && before === a.length ? a : [...set];
 }
 
-/** Returns a new list, which is frozen later. Most have one item or none. */
+/** Returns a list without duplicates, which `intern` freezes. Most lists have one item or none. */
 function unique(list: readonly string[]): readonly string[] {
   if (list.length > 1) return [...new Set(list)];
   return list.length === 0 ? NONE : [...list];
@@ -114,7 +114,7 @@ function mergeCapability(a: string | null, b: string | null): string | null {
 const labelOf = (entry: string): string =>
   entry.slice(entry.indexOf(' ', entry.indexOf(' ') + 1) + 1);
 
-/** Replaces a label if the guard judged an operation and therefore all data. */
+/** Stands in place of a label if the guard judged an operation and therefore all data. */
 export const ANYTHING = '*';
 
 const isUnconcerned = (side: Descriptor, label: string): boolean =>
@@ -132,7 +132,7 @@ function mergeReplaced(a: Descriptor, b: Descriptor): readonly string[] {
 
 const merges = createRecentPairs<Descriptor, Descriptor>(4096);
 
-/** Associative, commutative up to order, idempotent. No mark is ever lost. */
+/** Merges marks. The merge is associative, commutative up to order, and idempotent. It loses no mark. */
 export function mergeDescriptors(a: Descriptor, b: Descriptor): Descriptor {
   if (a === b || b === EMPTY) return a;
   if (a === EMPTY) return b;
@@ -181,9 +181,9 @@ export function withCapability(descriptor: Descriptor, capability: string): Desc
 // INVARIANT: marks of origin are never removed.
 const isFixed = (mark: string): boolean => /^(src|dir):/.test(mark);
 
-function without(descriptor: Descriptor, gone: (mark: string) => boolean): Descriptor {
-  const stays = (mark: string) => isFixed(mark) || !gone(mark);
-  // The taint includes the labels.
+function without(descriptor: Descriptor, isRemoved: (mark: string) => boolean): Descriptor {
+  const stays = (mark: string) => isFixed(mark) || !isRemoved(mark);
+  // The taint includes the labels, so one check covers both.
   if (descriptor.taint.every(stays)) return descriptor;
   return describe({
     ...descriptor,

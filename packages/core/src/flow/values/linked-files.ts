@@ -1,5 +1,5 @@
-// Files with several names. Marks of one name apply to all names, so a reader of such a file gets the
-// marks of its other names in labelled folders.
+// Finds the marks of files with several names. A mark of one name applies to all names, so a reader of
+// such a file gets the marks of its other names in labelled folders.
 import { type BigIntStats, lstatSync } from 'node:fs';
 import { join } from 'node:path';
 import { namesIn } from '../../base/index.ts';
@@ -12,7 +12,7 @@ const look = (path: string): BigIntStats | undefined =>
 
 interface LabelledPlaces {
   readonly files: ReadonlyMap<string, Descriptor>;
-  /** By real path: returns the marks of each file below the folder. */
+  /** Functions by real path of the folder. A function returns the marks of a file below its folder. */
   readonly folders: ReadonlyMap<string, (path: string) => Descriptor>;
   /** Marks of all records, used if there are too many folders to scan. */
   readonly all: Descriptor;
@@ -27,7 +27,7 @@ interface LinkedFiles {
   rest: Descriptor;
 }
 
-function learn({ files, folders, all }: LabelledPlaces, key: string): LinkedFiles {
+function scanLinks({ files, folders, all }: LabelledPlaces, key: string): LinkedFiles {
   const links: LinkedFiles = { key, byInode: new Map(), folders: new Map(), rest: EMPTY };
   const add = (info: BigIntStats, marks: Descriptor): void => {
     const inode = `${info.dev}:${info.ino}`;
@@ -56,14 +56,14 @@ function learn({ files, folders, all }: LabelledPlaces, key: string): LinkedFile
   return links;
 }
 
-/** `key` changes whenever the records do. Scanned folders are cached until they change. */
+/** Returns a lookup of marks by inode. `key` changes with the records. Scans of folders are cached. */
 export function createLinkedFiles() {
   let cached: LinkedFiles | undefined;
   return (inode: string, key: string, places: () => LabelledPlaces): Descriptor => {
     const isFresh =
       cached?.key === key &&
       [...cached.folders].every(([folder, changed]) => look(folder)?.mtimeNs === changed);
-    if (!cached || !isFresh) cached = learn(places(), key);
+    if (!cached || !isFresh) cached = scanLinks(places(), key);
     return mergeDescriptors(cached.byInode.get(inode) ?? EMPTY, cached.rest);
   };
 }

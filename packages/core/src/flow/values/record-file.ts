@@ -1,4 +1,4 @@
-// Record files, which the runtime appends to, are in projects, and a project may be untrusted.
+// Appends to record files. They are in projects, and a project may be untrusted.
 // INVARIANT: a record is always written to a regular file at exactly this path, or not at all. A link
 // could redirect lines into a person's shell profile, and a pipe could block for ever.
 import {
@@ -16,7 +16,7 @@ import { errnoOf } from '../../base/index.ts';
 
 const { O_APPEND, O_CREAT, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_WRONLY } = constants;
 
-/** A flag is undefined on systems that do not have it. */
+/** Combines flags. A flag is undefined on a system that does not have it. */
 const flags = (...list: (number | undefined)[]): number =>
   list.reduce<number>((all, flag) => all | (flag ?? 0), 0);
 
@@ -24,7 +24,7 @@ function openRegular(file: string, mode: number): number {
   const descriptor = openSync(file, mode, 0o600);
   if (fstatSync(descriptor).isFile()) return descriptor;
   closeSync(descriptor);
-  throw new Error('it is not a regular file');
+  throw new Error('the record is not a regular file');
 }
 
 /** Opens a record file for reading. Throws errors of the file system. The caller closes it. */
@@ -39,7 +39,7 @@ interface OpenRecord {
   inode: number;
 }
 
-function openHeld(file: string): OpenRecord {
+function openForAppend(file: string): OpenRecord {
   let descriptor: number;
   try {
     descriptor = openRegular(file, APPEND);
@@ -52,7 +52,7 @@ function openHeld(file: string): OpenRecord {
   return { descriptor, device: dev, inode: ino };
 }
 
-/** One file for many records. It stays open, and its path is checked before each write. */
+/** Opens a file for many records. It stays open, and its path is checked before each write. */
 export function createRecordFile(file: string) {
   let opened: OpenRecord | undefined;
 
@@ -67,7 +67,7 @@ export function createRecordFile(file: string) {
     const there = opened && lstatSync(file, { throwIfNoEntry: false });
     if (opened && there?.ino === opened.inode && there.dev === opened.device) return opened;
     close();
-    opened = openHeld(file);
+    opened = openForAppend(file);
     return opened;
   }
 
@@ -75,14 +75,14 @@ export function createRecordFile(file: string) {
     /** Throws the error that an append would throw. */
     touch: () => void current(),
     /**
-     * Appends with one write, completely or with an exception, because a full disk writes short without
-     * an error. `isLooked`: the path was just checked.
+     * Appends with one write. Throws if a part was not written, because a full disk reports no error.
+     * `isChecked`: the caller has just checked the path.
      */
-    append(text: string, isLooked = false) {
-      const { descriptor } = (isLooked ? opened : undefined) ?? current();
+    append(text: string, isChecked = false) {
+      const { descriptor } = (isChecked ? opened : undefined) ?? current();
       const length = Buffer.byteLength(text);
       const written = writeSync(descriptor, text);
-      if (written !== length) throw new Error(`only ${written} of ${length} bytes fit`);
+      if (written !== length) throw new Error(`only ${written} of ${length} bytes were written`);
     },
     close,
   };

@@ -1,6 +1,6 @@
-// Declarations of a tool about single fields of its results: which fields untrusted authors can write,
-// and the kind of their values. A field is named by its name, at any depth, with everything below it.
-// The result is a container whose elements carry their own marks and facts, so that an element alone has
+// Applies a tool's declarations about fields of its results: which fields untrusted authors can write,
+// and the kind of their values. A name stands for a field at any depth and for everything below it. The
+// result is a container whose elements have their own marks and facts, so that an element alone has
 // exactly its own.
 //
 // INVARIANT: a fact never removes a mark, and it is only about the very data that it was declared for.
@@ -22,7 +22,7 @@ export interface ResultFacts {
   readonly free_text?: readonly string[];
   /** Fields with text of a model that has read untrusted text. No file can declare them. */
   readonly made?: readonly string[];
-  /** Names of entries in a directory: untrusted as text, but they may be passed on as a whole. */
+  /** Fields with names of directory entries. They are untrusted as text, but may be passed on unchanged. */
   readonly identifiers?: readonly string[];
   /** Kinds by field. A value vouches only for parameters of the same kind. */
   readonly kinds?: Readonly<Record<string, string>>;
@@ -38,7 +38,7 @@ interface Field {
   readonly kind: string | undefined;
 }
 
-const STRANGERS = describe({ labels: ['untrusted'] });
+const UNTRUSTED = describe({ labels: ['untrusted'] });
 const UNNAMED: Field = { isFree: false, isIdentifier: false, kind: undefined };
 const FREE: Field = { isFree: true, isIdentifier: false, kind: undefined };
 const MADE: Field = { ...FREE, isMade: true };
@@ -57,8 +57,8 @@ const cache = new WeakMap<ResultFacts, NamedFields>();
  * not free text.
  */
 function namedIn(facts: ResultFacts): NamedFields {
-  const before = cache.get(facts);
-  if (before) return before;
+  const cached = cache.get(facts);
+  if (cached) return cached;
   const named = new Map<string, Field>();
   for (const [name, kind] of Object.entries(facts.kinds ?? {})) {
     named.set(nameOf(name), { ...UNNAMED, kind });
@@ -111,7 +111,7 @@ class Labelling {
   }
 
   #whole(data: Json, field: Field): Value {
-    const descriptor = field.isFree || field.isIdentifier ? STRANGERS : EMPTY;
+    const descriptor = field.isFree || field.isIdentifier ? UNTRUSTED : EMPTY;
     return makeValue(data, { descriptor, origin: this.origin(data, field) });
   }
 
@@ -130,16 +130,16 @@ class Labelling {
     if (isSingle(data)) return undefined;
     const isList = Array.isArray(data);
     const isBound = this.#vouches(field);
-    let found: Map<string, Value> | undefined;
+    let elements: Map<string, Value> | undefined;
     for (const [key, item] of Object.entries(data)) {
       const own = isList ? undefined : this.#named.get(key);
       if (!own && !isBound && isSingle(item)) continue;
       const part = this.#part(item, field, own, depth + 1);
       if (!part) continue;
-      found ??= new Map();
-      found.set(key, part);
+      elements ??= new Map();
+      elements.set(key, part);
     }
-    return found;
+    return elements;
   }
 
   outermost(data: Json): Field {
@@ -154,8 +154,8 @@ class Labelling {
 export function labelFields(value: Value, facts: ResultFacts): Value {
   const labelling = new Labelling(facts);
   const field = labelling.outermost(value.data);
-  const isForeign = facts.untrusted === true || field.isFree || field.isIdentifier;
-  const marked = isForeign ? addMarks(value, STRANGERS) : value;
+  const isUntrusted = facts.untrusted === true || field.isFree || field.isIdentifier;
+  const marked = isUntrusted ? addMarks(value, UNTRUSTED) : value;
   const parts = field.isFree ? undefined : labelling.parts(value.data, field);
   const labelled = parts ? withParts(marked, parts) : marked;
   return withOrigin(labelled, { ...labelling.origin(value.data, field), facts: asJson(facts) });
@@ -163,7 +163,7 @@ export function labelFields(value: Value, facts: ResultFacts): Value {
 
 /**
  * Returns the facts that an event stores besides content and marks, so that the same value can be
- * restored. Undefined: there are none about single fields.
+ * restored. Undefined: the value has no facts about single fields.
  */
 export function factsOf({ meta }: Value): ResultFacts | undefined {
   const { facts } = meta.origin;
@@ -190,7 +190,7 @@ export function restoreFields(
 export function* singlesOf(value: Value, depth = 0): Generator<Value> {
   const { data, meta } = value;
   if (isSingle(data)) yield value;
-  else if (depth > MAX_DEPTH) yield makeValue(null, { descriptor: STRANGERS });
+  else if (depth > MAX_DEPTH) yield makeValue(null, { descriptor: UNTRUSTED });
   else {
     const { own, shape } = meta.elements ?? { own: meta.descriptor, shape: EMPTY };
     const isList = Array.isArray(data);
@@ -201,20 +201,20 @@ export function* singlesOf(value: Value, depth = 0): Generator<Value> {
   }
 }
 
-/** How a tool vouches for a single untrusted value. */
+/** The way in which a tool vouches for a single untrusted value. */
 type Vouched = 'identifier' | 'directory' | 'reference';
 
 /** True if the value is a tool's output or a reference, and was not written by a model. */
 export const isPassedOn = ({ meta: { origin } }: Value): boolean =>
   origin['made'] !== true && (origin['told'] === true || typeof origin['reference'] === 'string');
 
-/** Returns how a single value is vouched for, for a parameter of this kind. Undefined: it is not. */
-export function vouchedAs(value: Value, wanted: string | undefined): Vouched | undefined {
+/** Returns how a tool vouches for a single value for a parameter of this kind. Undefined: no tool does. */
+export function vouchedAs(value: Value, parameterKind: string | undefined): Vouched | undefined {
   const { data, meta } = value;
   const { of, identifier, directory, kind } = meta.origin;
   if (!isPassedOn(value) || data === null || data === '') return undefined;
   // A fact is only about the data that it was declared for.
-  if (of === data && kind === wanted) {
+  if (of === data && kind === parameterKind) {
     if (directory === true) return 'directory';
     if (identifier === true) return 'identifier';
   }
@@ -222,17 +222,17 @@ export function vouchedAs(value: Value, wanted: string | undefined): Vouched | u
 }
 
 /**
- * Returns the same for a whole argument. INVARIANT: every untrusted part of a list or an object is
- * always vouched for itself; untrusted text is passed on only as one value.
+ * Returns how a tool vouches for a whole argument. INVARIANT: a tool always vouches for each untrusted
+ * part of a list or an object; untrusted text is passed on only as a single value.
  */
-export function vouchedInAll(value: Value, wanted: string | undefined): Vouched | undefined {
-  if (isSingle(value.data)) return vouchedAs(value, wanted);
-  let found: Vouched | undefined;
+export function vouchedInAll(value: Value, parameterKind: string | undefined): Vouched | undefined {
+  if (isSingle(value.data)) return vouchedAs(value, parameterKind);
+  let weakest: Vouched | undefined;
   for (const single of singlesOf(value)) {
     if (!carries(single.meta.descriptor, 'untrusted')) continue;
-    const one = vouchedAs(single, wanted);
+    const one = vouchedAs(single, parameterKind);
     if (one === undefined || one === 'reference') return undefined;
-    found = found === 'identifier' ? found : one;
+    weakest = weakest === 'identifier' ? weakest : one;
   }
-  return found;
+  return weakest;
 }

@@ -1,5 +1,5 @@
-// The members of a value for scripts, guards and hooks (`.ctx`, `.mx`). They are read-only and lazy: the
-// tokens of a long text are counted when they are read.
+// Provides the members of a value for scripts, guards and hooks (`.ctx`, `.mx`). They are read-only and
+// lazy: the tokens of a long text are counted when they are read.
 import { getOwn, type Json, type JsonObject, numberAt, textAt } from '../../base/index.ts';
 import type { Value } from './value.ts';
 
@@ -27,7 +27,7 @@ function lengthOf(value: Value): number {
 const tokestOf = (value: Value): number =>
   estimateValueTokens(value.text, textAt(value.meta.origin, 'file'));
 
-/** Returns the exact count if it is known, else the estimate. */
+/** Returns the exact number of tokens if the origin has it, else the estimate. */
 export const tokensOf = (value: Value): number =>
   numberAt(value.meta.origin, 'tokens') ?? tokestOf(value);
 

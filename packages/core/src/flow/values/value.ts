@@ -1,6 +1,6 @@
-// The one value type. Data and marks are immutable and travel together. The text is computed when it is
-// read. A container keeps the marks of its elements apart: an element alone has exactly its own marks,
-// while the container has the union.
+// Implements the value type of scripts, tools and threads. Data and marks are immutable and stay together. The text is
+// computed when it is read. A container stores the marks of each element: an element alone has exactly its
+// own marks, and the container has their union.
 import { getOwn, type Json } from '../../base/index.ts';
 import { addLabels, type Descriptor, describe, EMPTY, mergeDescriptors } from './labels.ts';
 
@@ -23,8 +23,8 @@ interface Meta {
 }
 
 /**
- * Marks below a container: its own (on everything inside), those of its shape (its keys; on the whole
- * and on missing elements), and those of single elements.
+ * Marks of a container: `own` applies to everything inside, `shape` (marks of its keys) to the whole and to
+ * missing elements, and `parts` has the marked elements by key.
  */
 interface Elements {
   readonly own: Descriptor;
@@ -54,7 +54,7 @@ class LabelledValue implements Value {
   }
 }
 
-/** Walks without recursion, because data from outside can be nested deeply. */
+/** Freezes data at every depth, without recursion, because data from outside can be nested deeply. */
 function freezeDeep(data: Json): void {
   const open: Json[] = [data];
   for (let item = open.pop(); item !== undefined; item = open.pop()) {
@@ -66,7 +66,7 @@ function freezeDeep(data: Json): void {
   }
 }
 
-/** Takes ownership of `data` and freezes it. To change it, copy it first. */
+/** Makes a value. It freezes `data`, so a caller that wants to change the data copies it first. */
 export function makeValue(
   data: Json,
   options: { descriptor?: Descriptor; text?: string; origin?: Origin } = {},
@@ -111,7 +111,7 @@ const isMoreThanData = ({ meta, hasOwnText }: Value): boolean =>
   hasOwnText ||
   meta.origin !== NO_ORIGIN;
 
-// Facts about one value only. The others (file, command, tool …) apply to its elements too.
+// These facts are about a whole value. Others (file, command, tool …) apply to its elements too.
 const OF_THE_WHOLE = new Set(
   'absent definedAt each exported facts files index key name namespace open tokens'.split(' '),
 );
@@ -177,7 +177,7 @@ export function withLabels(value: Value, labels: readonly string[]): Value {
   return isDemoted ? relabel(marked, addLabels(descriptor, ['untrusted'])) : marked;
 }
 
-/** Returns the same data with other marks. For the pipeline, never for a body. */
+/** Returns the same data with other marks. Only the pipeline and guards may call it, never a body. */
 export function relabel(value: Value, descriptor: Descriptor): Value {
   if (value.meta.descriptor === descriptor && !value.meta.elements) return value;
   const meta = Object.freeze({ descriptor, origin: value.meta.origin });

@@ -1,5 +1,5 @@
-// The content of a file, at a place that was judged before. What a model reads is small: opening and
-// reading it here costs less than handing each step to another thread, so only what is large waits.
+// Opens and reads files at paths that were judged before. Small files are read synchronously, which costs
+// less than handing each step to another thread. Only large files are read asynchronously.
 import {
   closeSync,
   constants,
@@ -56,7 +56,7 @@ function anchorOf(folder: number, absolute: string): string | undefined {
   }
 }
 
-/** Opens the folder at a real path. `shown` is the path for messages. */
+/** Opens the folder at a real path. `displayPath` is the path for messages. */
 export function openFolder(absolute: string, displayPath: string): Outcome<OpenFolder> {
   let descriptor: number | undefined;
   let path: string | undefined;
@@ -110,7 +110,7 @@ const FILE_FLAGS = O_RDONLY | O_NOFOLLOW | O_NONBLOCK;
  * Returns a descriptor of the file at a real path. Undefined if the system cannot tell which file was
  * opened, or if it is not the file at that path.
  */
-function openAsMeant(absolute: string): number | undefined {
+function openVerified(absolute: string): number | undefined {
   let descriptor: number | undefined;
   try {
     descriptor = openSync(absolute, FILE_FLAGS);
@@ -137,8 +137,8 @@ function openInFolder(absolute: string, displayPath: string): Outcome<number> {
 
 /** Opens a regular file for reading. A pipe or device is refused without blocking. */
 export function openFile(absolute: string, displayPath: string): Outcome<OpenFile> {
-  const meant = openAsMeant(absolute);
-  const opened = meant === undefined ? openInFolder(absolute, displayPath) : ok(meant);
+  const verified = openVerified(absolute);
+  const opened = verified === undefined ? openInFolder(absolute, displayPath) : ok(verified);
   if (!opened.ok) return opened;
   const descriptor = opened.output;
   const stats = fstatSync(descriptor);
@@ -182,11 +182,11 @@ export async function eachChunk(
 }
 
 /**
- * A function at the end of a tool chain of the bundle. It asks the verifier about the real path that it uses.
+ * A function at the end of a tool chain of the bundle. It checks the right to the real path that it uses.
  */
 export type BuiltinFunction = (call: PrimitiveCall) => Promise<Outcome<PrimitiveResult>>;
 
-/** The parameters were checked against the schema. This function and the next ones only restore the types. */
+/** Returns a text parameter. Like the next functions it only restores the type; the schema was checked before. */
 export function textOf(parameters: JsonObject, name: string, fallback = ''): string {
   const value = getOwn(parameters, name);
   return typeof value === 'string' ? value : fallback;
@@ -237,6 +237,6 @@ function markLook(call: PrimitiveCall, failure: Failure): Failure {
 export const marking =
   (work: BuiltinFunction): BuiltinFunction =>
   async (call) => {
-    const done = await work(call);
-    return done.ok ? done : markLook(call, done);
+    const result = await work(call);
+    return result.ok ? result : markLook(call, result);
   };

@@ -1,5 +1,5 @@
-// `edit_file`: one exact replacement, or an addition at the end. A text that is missing or occurs
-// several times is refused with the line numbers. Nothing is ever replaced by resemblance.
+// Implements `edit_file`: one exact replacement, or an addition at the end. A text that is missing or occurs
+// several times is refused with the line numbers. Similar text is never replaced.
 import { createHash } from 'node:crypto';
 import { type Failure, fail, type Outcome, ok } from '../../base/index.ts';
 import { markFailure } from '../../flow/index.ts';
@@ -29,7 +29,7 @@ function findAll(text: string, part: string): { count: number; first: number[] }
   return { count, first };
 }
 
-/** Line numbers of ascending offsets, in one pass. */
+/** Returns the line numbers of ascending offsets in one pass. */
 function linesAt(text: string, offsets: readonly number[]): number[] {
   let [line, from] = [1, 0];
   return offsets.map((offset) => {
@@ -49,13 +49,13 @@ const squeeze = (line: string) => line.replace(/\s+/g, ' ').trim();
 
 /** Returns the line where the text would match if white space did not count, the most frequent mistake. */
 function nearMiss(text: string, part: string): number | undefined {
-  const wanted = part.split('\n').map(squeeze);
-  while (wanted.length > 1 && wanted[0] === '') wanted.shift();
-  while (wanted.length > 1 && wanted.at(-1) === '') wanted.pop();
-  if (wanted.length > 200 || wanted.join('') === '') return undefined;
+  const target = part.split('\n').map(squeeze);
+  while (target.length > 1 && target[0] === '') target.shift();
+  while (target.length > 1 && target.at(-1) === '') target.pop();
+  if (target.length > 200 || target.join('') === '') return undefined;
   const lines = text.split('\n').map(squeeze);
   const at = lines.findIndex((_, start) =>
-    wanted.every((line, index) => lines[start + index] === line),
+    target.every((line, index) => lines[start + index] === line),
   );
   return at === -1 ? undefined : at + 1;
 }
@@ -65,7 +65,7 @@ function notFound(path: string, text: string, part: string): Failure {
   const hint =
     near === undefined
       ? 'read the file again and copy the text exactly'
-      : `line ${near} differs only in blanks or indentation`;
+      : `line ${near} differs only in white space`;
   const detail = { path, reason: 'no_match', ...(near === undefined ? {} : { near_line: near }) };
   return fail('invalid_input', `\`old_string\` does not occur in \`${path}\`; ${hint}`, detail);
 }
@@ -83,7 +83,7 @@ interface Replacement {
   lines: number[];
 }
 
-/** Returns the edited text, or a fault. Pure. */
+/** Returns the edited text. Fails with `invalid_input`. Has no side effects. */
 function replaceExactly(
   path: string,
   text: string,
@@ -103,7 +103,7 @@ function replaceExactly(
   if (count > 1 && !all) return notUnique(path, count, lines);
   const size = text.length + count * (to.length - from.length);
   if (size > MAX_WRITTEN_BYTES) return tooLarge(path, size);
-  // Not `replace`: a `$` in the new text is a dollar sign.
+  // `replace` would interpret a `$` in the new text.
   return ok({ text: text.split(from).join(to), count, lines });
 }
 
@@ -136,7 +136,7 @@ export async function editFile(call: PrimitiveCall): Promise<Outcome<PrimitiveRe
   const text = about(decode(relative, before.output.bytes));
   if (!text.ok) return text;
   if (isSet(call.parameters, 'append')) return await append(call, place.output, before.output);
-  if (call.holds === 'add') return fail('permission_denied', 'only an addition was allowed');
+  if (call.holds === 'add') return fail('permission_denied', 'only an append was allowed');
   const edited = about(
     replaceExactly(relative, text.output, {
       from: textOf(call.parameters, 'old_string'),
@@ -173,7 +173,7 @@ async function append(
 ): Promise<Outcome<PrimitiveResult>> {
   const { absolute, relative } = place;
   if (textOf(call.parameters, 'old_string') !== '') {
-    return fail('invalid_input', '`append` replaces nothing: leave `old_string` empty');
+    return fail('invalid_input', '`append` does not replace text; leave `old_string` empty');
   }
   const added = Buffer.from(textOf(call.parameters, 'new_string'), 'utf8');
   const bytes = before.length + added.length;
@@ -200,7 +200,7 @@ function decode(path: string, bytes: Uint8Array): Outcome<string> {
     try {
       return ok(new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes));
     } catch {
-      // Falls through: a replacement would damage the characters that cannot be decoded.
+      // The file is refused, because an edit would damage the characters that cannot be decoded.
     }
   }
   return fail('invalid_input', `\`${path}\` is not UTF-8 text and cannot be edited`, { path });

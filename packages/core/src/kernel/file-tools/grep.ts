@@ -1,4 +1,4 @@
-// `grep`: finds lines that match in files that the caller may read. The pattern is untrusted, so it is a
+// Implements `grep`: finds matching lines in files that the caller may read. The pattern is untrusted, so it is a
 // literal or an expression that is matched in linear time (pattern.ts). Files, lines and results are
 // bounded, and the answer names every bound that was reached.
 import { lstat } from 'node:fs/promises';
@@ -44,11 +44,11 @@ function searchLines(search: Search, file: WholeFile): void {
   if (lines.at(-1) === '') lines.pop();
   const before = matches.length;
   for (const [index, line] of lines.entries()) {
-    const found = matcher.matches(line.endsWith('\r') ? line.slice(0, -1) : line);
-    if (found === undefined) search.stopped = 'pattern_too_costly';
-    else if (found && matches.length >= search.limit) search.stopped = 'limit';
+    const isMatch = matcher.matches(line.endsWith('\r') ? line.slice(0, -1) : line);
+    if (isMatch === undefined) search.stopped = 'pattern_too_costly';
+    else if (isMatch && matches.length >= search.limit) search.stopped = 'limit';
     if (search.stopped !== undefined) break;
-    if (!found) continue;
+    if (!isMatch) continue;
     const around = (from: number, to: number) => lines.slice(Math.max(0, from), to).map(cut);
     matches.push({
       path: file.relative,
@@ -135,9 +135,9 @@ async function searchPlace(
   }
   // A pattern without `/` matches the file name in every folder, as people expect.
   const pattern = textOf(call.parameters, 'glob', '**');
-  const found = findFiles(call, pattern, !pattern.includes('/') && pattern !== '**');
-  if (!found.ok) return found;
-  const { files, visited, isTruncated, whyNone } = found.output;
+  const listing = findFiles(call, pattern, !pattern.includes('/') && pattern !== '**');
+  if (!listing.ok) return listing;
+  const { files, visited, isTruncated, whyNone } = listing.output;
   search.folders = visited();
   let count = 0;
   for await (const place of files()) {

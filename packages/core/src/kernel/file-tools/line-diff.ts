@@ -1,5 +1,5 @@
-// The difference between two texts as a unified diff, for people. Bounded: texts that differ in too many
-// lines have none.
+// Computes the difference between two texts as a unified diff for people. Texts that differ in too many
+// lines have no diff.
 import { masked } from '../../base/index.ts';
 
 const [CONTEXT, MAX_EDITS, MAX_SHOWN, MAX_WIDTH] = [3, 1000, 200, 500];

@@ -1,4 +1,4 @@
-// `list_dir` and `glob`: only names that the caller may read. Hidden names are not counted either. If
+// Implements `list_dir` and `glob`, with only names that the caller may read. Hidden names are not counted. If
 // the caller can see no entry and has no grant for the folder itself, the answer is the refusal, whether
 // or not the folder exists.
 import { closeSync, type Dirent } from 'node:fs';
@@ -73,7 +73,7 @@ export async function entriesOf(
 export const mayRead = (call: PrimitiveCall, path: string): Outcome<null> =>
   call.verify({ capability: 'fs.read', scope: { path } });
 
-/** Returns the marks of listed folders, one set per start folder. */
+/** Returns the labels, sources and marks of a result that lists these folders. */
 export function lookedMarks(
   call: PrimitiveCall,
   { relative }: ProjectPath,
@@ -122,14 +122,14 @@ function splitPattern(pattern: string): { literal: string; rest: string } {
   return { literal: parts.slice(0, at).join('/') || '.', rest: parts.slice(at).join('/') };
 }
 
-interface FoundFiles {
+interface FileSearch {
   start: ProjectPath;
   files(): AsyncGenerator<ProjectPath>;
   /** Real paths of the folders that were listed so far. */
   visited(): string[];
   /** Returns true if the bound ended the walk before all entries were visited. */
   isTruncated(): boolean;
-  /** Fails with the reason why nothing was found, unless there is nothing to find. */
+  /** Fails with the reason why no file was found. Succeeds if the folder has no matching file. */
   whyNone(): Promise<Outcome<null>>;
 }
 
@@ -138,11 +138,11 @@ export function findFiles(
   call: PrimitiveCall,
   pattern: string,
   byName = false,
-): Outcome<FoundFiles> {
+): Outcome<FileSearch> {
   const problem = globProblem(pattern);
   if (problem !== undefined) return fail('invalid_input', `glob \`${pattern}\` ${problem}`);
   const { literal, rest } = splitPattern(pattern);
-  if (rest === '') return fail('invalid_input', `glob \`${pattern}\` names no file`);
+  if (rest === '') return fail('invalid_input', `glob \`${pattern}\` must name a file`);
   const base = resolveProjectPath(call.projectRoot, textOf(call.parameters, 'path', '.'));
   if (!base.ok) return base;
   const place = resolveProjectPath(call.projectRoot, join(base.output.absolute, literal));

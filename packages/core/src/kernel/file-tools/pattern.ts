@@ -1,6 +1,6 @@
-// The pattern of `grep`. The pattern is untrusted: it is plain text, or an expression for RE2, which
-// matches in time linear in the line. Linear can still be long if a large pattern meets a long line, so
-// the search checks the time and stops if it is too slow.
+// Matches the pattern of `grep`. The pattern is untrusted: it is plain text, or an expression for RE2, which
+// matches in time linear in the line. A large pattern can still need long for a long line, so the search
+// checks the time and stops if it is too slow.
 import { type Clock, fail, type Outcome, ok, systemClock } from '../../base/index.ts';
 
 export interface LineMatcher {
@@ -19,7 +19,7 @@ const LOOK_AFTER = 4096;
 const GRACE_MS = 1000;
 const CHARACTERS_PER_MS = 2000;
 
-const found =
+const contains =
   (pattern: string) =>
   (text: string): boolean =>
     text.includes(pattern);
@@ -83,7 +83,7 @@ export async function createMatcher(
     return fail('invalid_input', `the pattern is longer than ${MAX_PATTERN} characters`);
   }
   if (!kind.regex && !kind.ignoreCase) {
-    return ok({ matches: found(pattern), mayMatch: found(pattern) });
+    return ok({ matches: contains(pattern), mayMatch: contains(pattern) });
   }
   const test = await compile(pattern, kind);
   return test.ok ? ok(boundedMatcher(test.output, clock)) : test;

@@ -18,7 +18,7 @@ interface ProjectWrite {
 
 const MAX_TRIES = 5;
 
-/** Writes a file where the caller may write. An append starts over if the file changed at the same time. */
+/** Writes a file at a path that the caller may write. An append starts over if the file changed during it. */
 export async function writeProjectFile(
   place: ProjectPath,
   { text, append, approved, willWrite }: ProjectWrite,
@@ -30,11 +30,11 @@ export async function writeProjectFile(
   const refused = protectedPlace(place.relative);
   if (refused) return refused;
   for (let tries = 1; ; tries++) {
-    const standing = append ? await readWhole(place, MAX_WRITTEN_BYTES) : undefined;
-    if (standing && !standing.ok && standing.error.code !== 'not_found') return standing;
-    const before = standing?.ok ? standing.output : undefined;
-    const found = before?.sha256 ?? 'new';
-    if (append && approved !== undefined && approved !== found) return notApproved(place.relative);
+    const present = append ? await readWhole(place, MAX_WRITTEN_BYTES) : undefined;
+    if (present && !present.ok && present.error.code !== 'not_found') return present;
+    const before = present?.ok ? present.output : undefined;
+    const identity = before?.sha256 ?? 'new';
+    if (append && approved !== undefined && approved !== identity) return notApproved(place.relative);
     const bytes = Buffer.concat([before?.bytes ?? Buffer.alloc(0), Buffer.from(text, 'utf8')]);
     if (bytes.length > MAX_WRITTEN_BYTES) return tooLarge(place.relative, bytes.length);
     const written = await writeWhole(place, bytes, {
@@ -49,12 +49,12 @@ export async function writeProjectFile(
     const isRace = append && (detail.reason === 'changed' || detail.reason === 'exists');
     if (!isRace || code === 'permission_denied') return written;
     if (tries === MAX_TRIES) {
-      return fail('tool_failed', `\`${place.relative}\` is written by others all the time`);
+      return fail('tool_failed', `\`${place.relative}\` cannot be changed, because other processes keep writing it`);
     }
   }
 }
 
-/** Returns the refusal if nobody may write this path, undefined otherwise. */
+/** Returns the refusal of a path that no caller may write. Undefined for other paths. */
 export const refusesWriting = async ({ relative }: ProjectPath): Promise<Failure | undefined> =>
   (await import('./write-file.ts')).protectedPlace(relative);
 

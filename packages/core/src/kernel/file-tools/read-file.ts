@@ -1,5 +1,5 @@
-// `read_file`, and how every built-in file function reads content. The whole file is always hashed, also if
-// only a part is returned: label records belong to a content, so a part without the hash would lose its labels.
+// Implements `read_file`, and reads content for every built-in file function. The whole file is always hashed,
+// also if only a part is returned, because label records are looked up by the hash of the content.
 import { isUtf8 } from 'node:buffer';
 import { createHash, hash } from 'node:crypto';
 import { closeSync } from 'node:fs';
@@ -96,7 +96,7 @@ export async function readWhole(place: ProjectPath, maxBytes: number): Promise<O
   }
 }
 
-/** Some lines of a file, and the facts about the whole file. */
+/** A range of lines of a file, and facts about the whole file. */
 interface ShownLines {
   content: string;
   total: number;
@@ -111,19 +111,19 @@ interface ShownLines {
 /** Returns lines of a small file. The bytes must be UTF-8. */
 function linesOf(bytes: Buffer, first: number, count: number): ShownLines {
   const text = bytes.toString('utf8');
-  const wanted = first + count - 1;
+  const end = first + count - 1;
   let [total, from, to] = [0, text.length, text.length];
   for (let at = 0; at < text.length; ) {
     total++;
     if (total === first) from = at;
     const newline = text.indexOf('\n', at);
     at = newline === -1 ? text.length : newline + 1;
-    if (total === wanted) to = at;
+    if (total === end) to = at;
   }
   return {
     content: text.slice(from, to),
     total,
-    last: Math.max(first - 1, Math.min(total, wanted)),
+    last: Math.max(first - 1, Math.min(total, end)),
     cut: false,
     bytes: bytes.length,
     lossy: false,
@@ -154,7 +154,7 @@ function createLineWindow(first: number, count: number) {
     current = '';
     line++;
   };
-  /** Without a chunk it ends the text. Invalid UTF-8 is replaced and remembered. */
+  /** Adds a chunk, or ends the text without one. Invalid UTF-8 is replaced and sets `lossy`. */
   const add = (chunk?: Uint8Array): void => {
     const stream = chunk !== undefined;
     try {

@@ -1,5 +1,5 @@
-// `write_file`, and the one way in which content reaches a file: a temporary file beside the target, flushed,
-// then renamed over it. A reader sees the old content or the new one, also after a crash at any byte.
+// Implements `write_file` and all other writes: content goes to a temporary file beside the target, which is
+// flushed and renamed over it. A reader sees the old or the new content, also after a crash at any byte.
 import { hash, randomBytes } from 'node:crypto';
 import { closeSync, constants, type Stats } from 'node:fs';
 import { link, lstat, open, rename, unlink } from 'node:fs/promises';
@@ -86,7 +86,7 @@ async function hashOf(
   return ok(whole.ok ? whole.output.sha256 : '');
 }
 
-const changedMeanwhile = (relative: string): Failure =>
+const changedByOthers = (relative: string): Failure =>
   fail('tool_failed', `\`${relative}\` was changed by another process; read it again`, {
     path: relative,
     reason: 'changed',
@@ -121,7 +121,7 @@ async function changedSinceApproval(
 export const notApproved = (path: string): Failure =>
   fail(
     'conflict',
-    `\`${path}\` changed after a person was asked about it; nothing was written, read it and call again`,
+    `\`${path}\` changed after the approval request; nothing was written, read it and call again`,
     { path, reason: 'changed' },
   );
 
@@ -144,7 +144,7 @@ async function putInPlace(
       await handle.close();
     }
     if (onlyNew)
-      await link(temporary, join(folder, name)); // fails when the name is taken, unlike rename
+      await link(temporary, join(folder, name)); // fails if the name exists, unlike `rename`
     else await rename(temporary, join(folder, name));
   } catch (error) {
     await unlink(temporary).catch(() => undefined);
@@ -175,10 +175,10 @@ export async function writeWhole(
     const old = await hashOf(place, before.output, options.before);
     if (!old.ok) return old;
     const isOther = holds !== undefined && holds !== 'new' && holds !== old.output;
-    if (changed || isOther) return changedMeanwhile(relative);
+    if (changed || isOther) return changedByOthers(relative);
     const sha256 = hash('sha256', bytes);
-    const unlike = await changedSinceApproval(place, before.output, options.approved, sha256);
-    if (unlike) return unlike;
+    const conflict = await changedSinceApproval(place, before.output, options.approved, sha256);
+    if (conflict) return conflict;
     const announced = await (options.willWrite?.(sha256, old.output) ?? ok(null));
     if (!announced.ok) return announced;
     await putInPlace(folder.output, name, bytes, before.output?.mode, onlyNew);
@@ -229,12 +229,12 @@ export function elsewhere({ holds, parameters }: PrimitiveCall, relative: string
   const isJudged = holds !== 'never' && relative === plainPath(textOf(parameters, 'path'));
   return holds === undefined || isJudged
     ? undefined
-    : fail('permission_denied', `\`${relative}\` is not the place that was judged; call again`, {
+    : fail('permission_denied', `\`${relative}\` is not the path that was judged; call again`, {
         rule: 'place_changed',
       });
 }
 
-/** Returns the path if it names one place literally. Undefined if there is any doubt. */
+/** Returns the path if every system resolves it to the same file. Undefined if that is not certain. */
 export function plainPath(path: string): string | undefined {
   const plain = path.startsWith('./') ? path.slice(2) : path;
   const isOdd = plain !== plain.normalize('NFC') || /[\p{C}\\:]/u.test(plain);

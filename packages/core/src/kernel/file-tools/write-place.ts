@@ -1,5 +1,5 @@
-// Looks at the target of a built-in file tool before the call is judged. The answer describes names and
-// content at this time. The write is refused if they have changed.
+// Inspects the target of a built-in file tool before the call is judged. The answer describes the name and
+// the content at this time. The write is refused if they have changed.
 import { lstat } from 'node:fs/promises';
 import { errnoOf } from '../../base/index.ts';
 import type { LabelRecords, LookAtPlace, WritePlace } from '../../flow/index.ts';
@@ -15,8 +15,8 @@ interface WriteRequest {
 }
 
 /**
- * Returns what is at the path. A path that does not name a place literally counts as an existing file of
- * another author.
+ * Returns the state of the path. A path that is not certain to name one file (see `plainPath`) counts as
+ * an existing file of another author.
  */
 export async function lookAtPlace(
   { projectRoot, labels, by }: WriteRequest,
@@ -24,9 +24,9 @@ export async function lookAtPlace(
   thread: string,
   parameters: Parameters<LookAtPlace>[2],
 ): Promise<WritePlace> {
-  const found = resolveProjectPath(projectRoot, path);
-  if (!found.ok) return { relative: '', state: 'closed' };
-  const { absolute, relative } = found.output;
+  const resolved = resolveProjectPath(projectRoot, path);
+  if (!resolved.ok) return { relative: '', state: 'closed' };
+  const { absolute, relative } = resolved.output;
   const isItem = /(?:^|\/)\.ai(?:\/|$)/i.test(relative);
   if (isItem || protectedPlace(relative)) return { relative, state: 'closed' };
   const other: WritePlace = { relative, state: 'other' };
@@ -38,7 +38,7 @@ export async function lookAtPlace(
   } catch (error) {
     return errnoOf(error) === 'ENOENT' && by === 'write_file' ? { relative, state: 'new' } : other;
   }
-  const whole = await readWhole(found.output, MAX_WRITTEN_BYTES);
+  const whole = await readWhole(resolved.output, MAX_WRITTEN_BYTES);
   if (!whole.ok) return other;
   const { sha256 } = whole.output;
   if (labels.isMade(absolute, sha256, thread)) return { relative, state: 'own', sha256 };

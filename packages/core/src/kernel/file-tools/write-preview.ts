@@ -77,15 +77,15 @@ export async function previewWrite(
   request: PreviewRequest,
   parameters: ReadonlyMap<string, Json>,
 ): Promise<WritePreview | undefined> {
-  const found = resolveProjectPath(request.projectRoot, textIn(parameters, 'path'));
-  if (!found.ok) return undefined;
-  const { absolute, relative } = found.output;
+  const resolved = resolveProjectPath(request.projectRoot, textIn(parameters, 'path'));
+  if (!resolved.ok) return undefined;
+  const { absolute, relative } = resolved.output;
   try {
     const info = await lstat(absolute);
     if (!info.isFile()) return undefined;
     // The identity is taken before the content, so that a write in between is detected.
-    const holds = await identityOf(found.output, info);
-    const about = await compared(request, found.output, parameters);
+    const holds = await identityOf(resolved.output, info);
+    const about = await compared(request, resolved.output, parameters);
     return about && { path: relative, holds, ...about };
   } catch (error) {
     if (errnoOf(error) !== 'ENOENT' || request.by === 'edit_file') return undefined;

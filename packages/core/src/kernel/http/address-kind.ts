@@ -1,8 +1,8 @@
-// The kinds of IP addresses. Only public unicast addresses need no grant.
+// Determines the kind of an IP address. Only public unicast addresses need no grant.
 import { BlockList, isIP, isIPv4 } from 'node:net';
 import { createRecent } from '../../base/index.ts';
 
-/** IPv4 address in the last 32 bits: mapped and NAT64. */
+/** Kind of the ranges whose last 32 bits are an IPv4 address: mapped and NAT64. */
 const EMBEDDED = 'embedded';
 const PUBLIC = 'public';
 // The first match names the address in the refusal. An IPv6 address outside of the list is not public either.
@@ -64,21 +64,21 @@ function embeddedIPv4(address: string): string {
 }
 
 /** Caches the last addresses. The kind of an address never changes. */
-const looked = createRecent<string, string>(256);
+const kinds = createRecent<string, string>(256);
 
 /**
  * Returns the kind of an address that is not public, and undefined for a public one. Text that is not an
  * address is `invalid`.
  */
 export function addressKind(address: string): string | undefined {
-  const kind = looked.get(address) ?? looked.set(address, lookAt(address));
+  const kind = kinds.get(address) ?? kinds.set(address, kindOf(address));
   return kind === PUBLIC ? undefined : kind;
 }
 
-function lookAt(address: string): string {
+function kindOf(address: string): string {
   if (isIP(address) === 0 || address.includes('%')) return 'invalid';
   const family = familyOf(address);
   const range = ranges().find((each) => each.family === family && each.list.check(address, family));
-  if (range?.kind === EMBEDDED) return lookAt(embeddedIPv4(address));
+  if (range?.kind === EMBEDDED) return kindOf(embeddedIPv4(address));
   return range?.kind ?? 'reserved';
 }

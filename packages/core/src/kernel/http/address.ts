@@ -78,7 +78,7 @@ export async function allowTarget(
   const written = allowWritten(target, capability, verify, ports);
   if (written) return written;
   const [host, port] = [hostOf(target.url), portOf(target.url)];
-  const found = (ports.lookup ?? allAddresses)(host).then(
+  const resolved = (ports.lookup ?? allAddresses)(host).then(
     (addresses) => judged(host, port, addresses, ports),
     (error: unknown) => {
       const reason = errnoOf(error);
@@ -86,7 +86,7 @@ export async function allowTarget(
       return fail('network_error', words, { host, reason, sent: false });
     },
   );
-  return await watch.race(found);
+  return await watch.race(resolved);
 }
 
 /**

@@ -43,7 +43,7 @@ function readDecoded(
     };
     const begin = (first: number | undefined): Transform => {
       const created = makeDecoder(first);
-      const goOn = (isWanted: boolean): void => {
+      const continueReading = (isWanted: boolean): void => {
         if (isWanted) created.resume();
         else finish('stopped');
       };
@@ -52,7 +52,7 @@ function readDecoded(
         if (wanted === true) return;
         created.pause();
         if (wanted === false) finish('stopped');
-        else wanted.then(goOn, reject);
+        else wanted.then(continueReading, reject);
       });
       created.once('end', () => finish('end'));
       created.on('error', finish);

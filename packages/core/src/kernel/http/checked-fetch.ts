@@ -1,6 +1,6 @@
-// A `fetch` for libraries that speak HTTP themselves. Every request goes to an address that was checked
-// for it. Redirects are not followed: the library sees them and sends a new request. Responses are
-// bounded: an answer as a whole, a stream by its events.
+// Provides `fetch` for libraries that implement a protocol over HTTP. Every request goes to an address that
+// was checked for it. Redirects are not followed: the library receives them and sends a new request.
+// Responses are bounded: an answer as a whole, a stream by its events.
 import { type Clock, type Failure, fail, type Outcome, ok } from '../../base/index.ts';
 import type { Verifier } from '../primitive.ts';
 import { type AddressPorts, allowTarget } from './address.ts';
@@ -28,7 +28,7 @@ export interface CheckedFetch {
   close(): void;
 }
 
-/** Says why there is no answer, with the words of every other request. */
+/** Error of a request without an answer. Its message is the one that every other request would report. */
 class FetchFault extends Error {
   readonly failure: Failure;
   constructor(failure: Failure) {
@@ -74,7 +74,7 @@ function eventStream(
   { maxBytes, onBroken }: CheckedFetchPorts,
   watch: TimeWatch,
 ): ReadableStream<Uint8Array> {
-  let goOn: ((isWanted: boolean) => void) | undefined;
+  let resume: ((isWanted: boolean) => void) | undefined;
   const isShort = createEventGuard(maxBytes);
   return new ReadableStream<Uint8Array>({
     async start(controller) {
@@ -83,7 +83,7 @@ function eventStream(
         controller.enqueue(bytes);
         if ((controller.desiredSize ?? 0) > 0) return true;
         return new Promise((resolve) => {
-          goOn = resolve;
+          resume = resolve;
         });
       });
       const settle = (end: unknown): void => {
@@ -99,11 +99,11 @@ function eventStream(
       void read.then(settle, settle).catch(() => undefined);
     },
     pull() {
-      goOn?.(true);
-      goOn = undefined;
+      resume?.(true);
+      resume = undefined;
     },
     cancel() {
-      goOn?.(false);
+      resume?.(false);
       body.destroy();
       watch.end();
     },

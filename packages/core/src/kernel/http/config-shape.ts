@@ -1,4 +1,4 @@
-// The shape of the config of `http_client` and of a WebSocket sink. A placeholder may become any value.
+// Defines the shape of the config of `http_client` and of a WebSocket sink. A placeholder may become any value.
 import {
   anything,
   fillable,

@@ -1,4 +1,4 @@
-// Connections to checked addresses, and one exchange over one of them. undici implements HTTP/1.1.
+// Opens connections to checked addresses, and makes exchanges over them. undici implements HTTP/1.1.
 // INVARIANT: a connection is always used only for an address that was checked for this request. A kept
 // connection must lead to a listed address, and a new one is opened to the list, not to the name. A name
 // that changes its answer in between (DNS rebinding) has no effect.
@@ -15,7 +15,7 @@ import type { TimeWatch, TimeWatchPorts } from './time-limits.ts';
 /** Consumes a chunk. `true` asks for more, `false` stops; a promise delays the next chunk until it settles. */
 export type Take = (bytes: Buffer) => boolean | Promise<boolean>;
 
-/** How a body ended. `stopped`: the consumer or a time limit stopped it. An error: the body is incomplete. */
+/** The end of a body. `stopped`: the consumer or a time limit stopped it. An error: the body is incomplete. */
 export type BodyEnd = 'end' | 'stopped' | Error;
 
 export interface Body {
@@ -152,7 +152,7 @@ const MAX_HEAD = 64 * 1024;
 const MARGIN_MS = 1000;
 
 interface KeepLimits {
-  /** How long an idle connection is kept if the server announces no time. */
+  /** Time in milliseconds for which an idle connection is kept if the server announces none. */
   idleMs?: number;
   maxIdleMs?: number;
   /** Maximum number of kept connections. The one that was unused for the longest time is closed first. */
@@ -203,16 +203,16 @@ export class Connection {
       ? openTls({ ...options, ...name, ALPNProtocols: ['http/1.1'] })
       : openTcp(options);
     this.#socket = socket;
-    let isTold = false;
+    let isReported = false;
     socket.once(isSecure ? 'secureConnect' : 'connect', () => {
-      isTold = true;
+      isReported = true;
       this.address = socket.remoteAddress ?? '';
       callback(null, socket);
     });
     // undici handles later errors.
     socket.on('error', (error) => {
-      if (!isTold) callback(error, null);
-      isTold = true;
+      if (!isReported) callback(error, null);
+      isReported = true;
     });
   }
 
@@ -273,7 +273,7 @@ export class Asking<T> implements Dispatcher.DispatchHandler {
     });
   }
 
-  /** True if a response has arrived and its body is being read. */
+  /** True if a response has arrived, whose body may still be in transfer. */
   get isAnswered(): boolean {
     return this.#body !== undefined;
   }
@@ -412,16 +412,16 @@ export class Connections {
     for (const connection of this.#kept.keys()) this.#drop(connection);
   }
 
-  /** The most recent connection is the least likely to be closed by the server. */
+  /** Takes the most recently used connection, because the server is least likely to have closed it. */
   #take(place: string, addresses: readonly string[]): Connection | undefined {
-    let found: Connection | undefined;
+    let candidate: Connection | undefined;
     for (const [connection, at] of this.#kept) {
-      if (at === place && addresses.includes(connection.address)) found = connection;
+      if (at === place && addresses.includes(connection.address)) candidate = connection;
     }
-    if (found === undefined) return undefined;
-    this.#kept.delete(found);
-    found.addresses = addresses;
-    return found;
+    if (candidate === undefined) return undefined;
+    this.#kept.delete(candidate);
+    candidate.addresses = addresses;
+    return candidate;
   }
 
   #open(url: URL, addresses: readonly string[]): Connection {

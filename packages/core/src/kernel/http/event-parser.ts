@@ -1,5 +1,5 @@
-// Parses the bytes of an event stream. The framing is `eventsource-parser`'s. This file decodes UTF-8 across
-// chunk borders, bounds what is buffered, and hides secrets.
+// Parses the bytes of an event stream. `eventsource-parser` implements the framing. This file decodes
+// UTF-8 across chunk borders, bounds the buffered text, and hides secrets.
 import { isAscii } from 'node:buffer';
 import { createParser, type EventSourceMessage } from 'eventsource-parser';
 import { createRedactor, fail, type Outcome, ok, type Redactor } from '../../base/index.ts';
@@ -47,10 +47,10 @@ interface EventParser {
 const MAX_EVENT = 8 * 1024 * 1024;
 /** Larger chunks are fed in pieces, so that the bound is checked between them. */
 const PIECE = 64 * 1024;
-/** The parser also buffers a field name, its colon and its blank. */
+/** The parser also buffers a field name, its colon and the space after it. */
 const SLACK = 64;
 
-/** `maxEvent`: the longest text of one event, in UTF-16 units. `onEvents` gets events without secrets. */
+/** Creates a parser. `maxEvent`: maximum text of an event in UTF-16 units. `onEvent` gets events without secrets. */
 export function createEventParser(
   onEvent: (event: StreamEvent) => void,
   maxEvent = MAX_EVENT,

@@ -1,4 +1,4 @@
-// The `sse` transport: reads an event stream to its end and passes on every event.
+// Implements the `sse` transport: reads an event stream to its end and passes on every event.
 import {
   type Failure,
   fail,
@@ -50,7 +50,7 @@ async function wrongType(answer: HttpAnswer, { watch }: Sending): Promise<Failur
   if (watch.failure !== undefined) return watch.failure;
   return fail(
     'http_error',
-    `expected an event stream (\`text/event-stream\`), the answer is \`${type || 'without type'}\``,
+    `expected an event stream (\`text/event-stream\`), but the content type is \`${type || 'missing'}\``,
     { status, content_type: type, body_excerpt, reason: 'wrong_content_type', sent: true },
   );
 }
@@ -70,7 +70,7 @@ export async function readEventStream(
   let [received, count] = [0, 0];
   let failure: Failure | undefined;
   const parser = createEventParser((event) => batch.push(event), settings.maxEvent, redact);
-  const goesOn = (): boolean => failure === undefined && watch.failure === undefined;
+  const mayContinue = (): boolean => failure === undefined && watch.failure === undefined;
   const end = await body.output.read((bytes) => {
     received += bytes.length;
     const parsed = parser.push(bytes);
@@ -84,7 +84,7 @@ export async function readEventStream(
     batch = [];
     count += events.length;
     const wait = events.length > 0 ? onEvents(events) : undefined;
-    if (wait !== undefined) return wait.then(goesOn);
+    if (wait !== undefined) return wait.then(mayContinue);
     return failure === undefined && watch.failure === undefined;
   });
   const { unfinished } = parser.end();

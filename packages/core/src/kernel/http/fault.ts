@@ -6,7 +6,7 @@ import { hostOf, portOf } from './address.ts';
 export function malformation({ name, code, message }: NodeJS.ErrnoException): string | undefined {
   if (code === 'UND_ERR_HEADERS_OVERFLOW') return 'the head is too long';
   if (code === 'ERR_ASSERTION' || (code === 'UND_ERR_SOCKET' && message.startsWith('bad '))) {
-    return 'an answer of this kind was not asked for';
+    return 'the request does not allow an answer of this kind';
   }
   if (name !== 'HTTPParserError') return undefined;
   const words = /\((.*)\)$/.exec(message)?.[1] ?? message;
@@ -23,7 +23,7 @@ export function reasonOf(error: NodeJS.ErrnoException): string {
 /** Returns the fault of a request without an answer. `sent`: the server may have received the request. */
 export function networkFault(error: NodeJS.ErrnoException, url: URL, sent: boolean): Failure {
   const host = hostOf(url);
-  // Before there is a body, its length can only be invalid in itself.
+  // Before the body has begun, this error can only mean that the announced length is invalid.
   const isLength = error.code === 'UND_ERR_RES_CONTENT_LENGTH_MISMATCH';
   const wrong = isLength ? 'the length is not valid' : malformation(error);
   if (wrong !== undefined) return malformed(url, wrong);

@@ -1,4 +1,4 @@
-// The primitive `http_client`: one call from its merged config to one outcome. It closes every sink
+// Implements the primitive `http_client`, which turns a merged config into one outcome. It closes every sink
 // exactly once, on every outcome, also if no request was made.
 import type { Clock, Failure, Json, JsonObject, Outcome } from '../../base/index.ts';
 import { createRedactor, ok, withDetail } from '../../base/index.ts';
@@ -20,8 +20,8 @@ interface HttpClientPorts extends AddressPorts {
 }
 
 /**
- * How long the call waits for its sinks after the stream. Every sink gives up earlier by itself: a
- * module is ended after 5 s. This bound is for a sink that does not keep its own.
+ * Time for which the call waits for its sinks after the stream. Every sink gives up earlier by itself: a
+ * module is ended after 5 s. This bound is for a sink that exceeds its own.
  */
 const CLOSE_MS = 10_000;
 

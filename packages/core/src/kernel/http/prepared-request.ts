@@ -1,6 +1,6 @@
-// The one way to send a request. Everything that stays the same between sendings is done in the preparation:
-// config, URL and headers, time limits, redactor. Rights and addresses are judged at every sending and for
-// every redirect. Each redirect is a new request, and credentials of the first origin never go to another.
+// Prepares and sends the requests of `http_client`. The preparation does everything that stays the same between
+// sendings: config, URL and headers, time limits, redactor. Rights and addresses are judged at every sending and
+// for every redirect. Each redirect is a new request, and credentials of the first origin never go to another.
 import {
   type Failure,
   fail,
@@ -95,7 +95,7 @@ function withoutBody(request: WireRequest): WireRequest {
 const REDIRECT = { rule: 'redirect' } as const;
 
 /** Returns the request for another origin: no credentials, and no value that contains a secret. */
-function forStranger(request: WireRequest, redact: Redactor): Outcome<WireRequest> {
+function forOtherOrigin(request: WireRequest, redact: Redactor): Outcome<WireRequest> {
   const headers: Record<string, string> = {};
   for (const [name, value] of Object.entries(request.headers)) {
     if (!request.credentials.has(name) && redact.isClean(value)) headers[name] = value;
@@ -117,7 +117,7 @@ function redirected(
 ): Outcome<WireRequest> {
   const url = URL.parse(location, request.url.href);
   if (url === null) {
-    return fail('http_error', 'the answer redirects to something that is not a URL');
+    return fail('http_error', 'the target of the redirect is not a valid URL');
   }
   url.hash = '';
   const problem = urlProblem(url, ['http:', 'https:']);
@@ -129,7 +129,7 @@ function redirected(
   const becomesGet =
     request.method !== 'HEAD' && (status === 303 || (status < 303 && request.method === 'POST'));
   const next = becomesGet ? { ...withoutBody(request), method: 'GET', url } : { ...request, url };
-  return url.origin === request.url.origin ? ok(next) : forStranger(next, redact);
+  return url.origin === request.url.origin ? ok(next) : forOtherOrigin(next, redact);
 }
 
 /** Follows redirects and returns the final answer. */

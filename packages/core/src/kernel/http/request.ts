@@ -31,16 +31,16 @@ export interface WireRequest {
 
 const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
 /**
- * Headers of framing and routing belong to the client. Two opinions about them make request smuggling possible.
+ * Headers of framing and routing, which only the client sets. A second value makes request smuggling possible.
  */
-const OURS = new Set(
+const CLIENT_HEADERS = new Set(
   'host connection content-length transfer-encoding upgrade keep-alive te trailer expect proxy-connection'
     .split(' ')
     .concat('proxy-authorization'),
 );
 const ALWAYS_CREDENTIALS = ['authorization', 'cookie'];
 
-/** A mistake of the author, with its position in the config. */
+/** Returns the fault for a mistake of the tool's author, with the path of the field in the config. */
 const invalid = (field: string, message: string): Failure =>
   fail('config_invalid', `\`${field}\` ${message}`, { config_path: `config.${field}` });
 
@@ -54,9 +54,9 @@ const scalar = (value: Json | undefined): string | undefined =>
 /** Returns the problem of a header's value. The text does not repeat the value, which may be a secret. */
 function headerProblem(name: string, value: string): string | undefined {
   if (!TOKEN.test(name)) return `header name ${JSON.stringify(name)} is not valid`;
-  if (OURS.has(name)) return `header \`${name}\` is set by the client itself`;
+  if (CLIENT_HEADERS.has(name)) return `header \`${name}\` is set by the client itself`;
   if (/[\u0000-\u0008\u000a-\u001f\u007f]/.test(value)) {
-    return `the value of header \`${name}\` holds a control character`;
+    return `the value of header \`${name}\` contains a control character`;
   }
   if (/[^\u0000-\u00ff]/.test(value)) return `the value of header \`${name}\` is not Latin-1`;
   return undefined;
@@ -91,7 +91,7 @@ export function urlProblem(url: URL, schemes: readonly string[]): string | undef
     return `scheme \`${url.protocol}\` is not allowed here, only ${schemes.join(' and ')}`;
   }
   if (url.username !== '' || url.password !== '') {
-    return 'a URL may not hold a user name or password; use `auth`';
+    return 'a URL must not contain a user name or password; use `auth`';
   }
   return url.hostname === '' ? 'the URL has no host' : undefined;
 }
@@ -136,7 +136,7 @@ const AUTH: Readonly<Record<string, AuthReader>> = {
   },
   basic(field) {
     const [user, password] = [field('username') ?? field('user') ?? '', field('password') ?? ''];
-    if (user.includes(':')) return 'a user name for basic auth may not hold `:`';
+    if (user.includes(':')) return 'a user name for basic auth must not contain `:`';
     const pair = Buffer.from(`${user}:${password}`).toString('base64');
     return { header: ['authorization', `Basic ${pair}`], hidden: [pair, password] };
   },
@@ -163,12 +163,12 @@ const FORM = 'application/x-www-form-urlencoded';
 function readBody(config: JsonObject, contentType: string): Outcome<[string, string] | undefined> {
   const body = getOwn(config, 'body');
   if (body === undefined || body === null) return ok(undefined);
-  const guessed = contentType.startsWith(FORM)
+  const implied = contentType.startsWith(FORM)
     ? 'form'
     : typeof body === 'string'
       ? 'text'
       : 'json';
-  const kind = getOwn(config, 'body_type') ?? guessed;
+  const kind = getOwn(config, 'body_type') ?? implied;
   if (kind === 'json') return ok([JSON.stringify(body), 'application/json']);
   if (kind === 'form') {
     if (typeof body === 'string') return ok([body, FORM]);

@@ -45,8 +45,8 @@ export function timeoutsOf(config: JsonObject, callMs: number): Outcome<Timeouts
   const result = { ...PRESETS, total: callMs > 0 ? callMs : PRESETS.total };
   for (const [name, seconds] of Object.entries(configured)) {
     if (!(name in PRESETS)) {
-      const hint = 'known are connect, first_byte, idle and total';
-      return wrong(`\`timeouts.${name}\` is unknown`, `timeouts.${name}`, { hint });
+      const hint = 'use connect, first_byte, idle or total';
+      return wrong(`\`timeouts.${name}\` is not a time limit`, `timeouts.${name}`, { hint });
     }
     if (typeof seconds !== 'number' || !(seconds > 0)) {
       const message = `\`timeouts.${name}\` must be a number of seconds above 0`;
@@ -126,9 +126,9 @@ export class TimeWatch {
   async race<T>(answer: Promise<Outcome<T>>): Promise<Outcome<T>> {
     if (this.failure !== undefined) return this.failure;
     const { promise: stopped, resolve } = Promise.withResolvers<Failure>();
-    const forget = this.onStop(resolve);
+    const unsubscribe = this.onStop(resolve);
     const first = await Promise.race([answer, stopped]);
-    forget();
+    unsubscribe();
     // If both have arrived, the failure counts.
     return this.failure ?? first;
   }
@@ -137,10 +137,10 @@ export class TimeWatch {
     if (this.failure !== undefined) return;
     this.#phase = phase;
     this.#since = this.#ports.clock.monotonic();
-    // Checked just before the sending, because the process may have been suspended.
+    // This check comes just before the sending, because the process may have been suspended.
     if (phase === 'first_byte' && this.#since > this.#sendBy) {
       const detail = { phase: 'connect', sent: false, late: true };
-      return this.stop(fail('timeout', 'it could not be sent in time', detail));
+      return this.stop(fail('timeout', 'the request could not be sent in time', detail));
     }
     this.#arm(this.#since);
   }

@@ -1,4 +1,4 @@
-// A WebSocket to a checked address. undici implements the handshake and the frames. Its client does not
+// Opens a WebSocket to a checked address. undici implements the handshake and the frames. Its client does not
 // report why it closed and cannot pause, so this file observes the socket.
 import type { Duplex } from 'node:stream';
 import { type CloseEvent, type Dispatcher, type MessageEvent, WebSocket } from 'undici';
@@ -125,13 +125,13 @@ function createLine(websocket: WebSocket, socket: Duplex, user: WebSocketUser) {
       websocket.send(text);
       if (!socket.writableNeedDrain) return true;
       return new Promise((resolve) => {
-        const done = (): void => {
-          socket.off('drain', done);
-          socket.off('close', done);
+        const settle = (): void => {
+          socket.off('drain', settle);
+          socket.off('close', settle);
           resolve(true);
         };
-        socket.once('drain', done);
-        socket.once('close', done);
+        socket.once('drain', settle);
+        socket.once('close', settle);
       });
     },
     /** Sends a close frame. The end comes with the answer of the server. */
@@ -228,7 +228,7 @@ export async function openWebSocket(
       if (handshake?.agreed === undefined) return;
       connection.destroy();
       const host = hostOf(url);
-      const words = `\`${host}\` does not speak WebSocket as agreed`;
+      const words = `\`${host}\` closed the WebSocket during the handshake`;
       resolve(fail('network_error', words, { host, reason: 'bad_handshake', sent: true }));
     });
   });

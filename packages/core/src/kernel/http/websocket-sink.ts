@@ -37,7 +37,7 @@ const TYPE = 'websocket_sink';
 const HOUR = 3_600_000;
 const TIMEOUTS = { connect: 10_000, first_byte: 10_000, idle: HOUR, total: 500 * HOUR };
 const MAX_BACKOFF_MS = 30_000;
-/** How long the end may take: sending the waiting events, and the server's answer to the close. */
+/** Maximum time for the end: for sending the waiting events, and for the server's answer to the close. */
 const CLOSE_MS = 3000;
 /** Maximum size of an incoming message, which is dropped. */
 const MAX_INCOMING = 64 * 1024;
@@ -63,13 +63,13 @@ function settingsOf(destination: JsonObject): Outcome<Settings> {
 const pause = (ms: number, timer: Timer, stop: AbortSignal): Promise<void> =>
   new Promise((resolve) => {
     if (stop.aborted) return resolve();
-    const done = (): void => {
+    const finish = (): void => {
       cancel();
-      stop.removeEventListener('abort', done);
+      stop.removeEventListener('abort', finish);
       resolve();
     };
-    const cancel = timer(ms, done);
-    stop.addEventListener('abort', done, { once: true });
+    const cancel = timer(ms, finish);
+    stop.addEventListener('abort', finish, { once: true });
   });
 
 class WebSocketSink implements Sink, WebSocketUser {
@@ -115,7 +115,7 @@ class WebSocketSink implements Sink, WebSocketUser {
     const { request, context, ports } = this.#setup;
     await Promise.race([this.#finish(), pause(CLOSE_MS, ports.timer, this.#stop.signal)]);
     const isLate = this.#line !== undefined || this.#waiting.length > 0;
-    const error = this.#error ?? (isLate ? 'not everything was sent in time' : undefined);
+    const error = this.#error ?? (isLate ? 'some events were not sent in time' : undefined);
     this.#dropped += this.#waiting.splice(0).length;
     this.#onAbort();
     context.signal.removeEventListener('abort', this.#onAbort);
@@ -150,7 +150,7 @@ class WebSocketSink implements Sink, WebSocketUser {
     this.#connect();
   }
 
-  /** Connects only if events are waiting, so that a server that closes the connection is not called in vain. */
+  /** Connects only if events are waiting, so that a server that closes the connection gets no useless requests. */
   #connect(): void {
     const { aborted } = this.#stop.signal;
     if (this.#line !== undefined || this.#waiting.length === 0 || aborted) return;
@@ -210,7 +210,7 @@ class WebSocketSink implements Sink, WebSocketUser {
     const { promise: answered, resolve } = Promise.withResolvers<boolean>();
     this.#onLost = resolve;
     this.#line.close();
-    if (!(await answered)) this.#error ??= 'the other side did not confirm the end';
+    if (!(await answered)) this.#error ??= 'the server did not confirm the end of the connection';
   }
 }
 

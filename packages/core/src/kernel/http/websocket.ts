@@ -1,4 +1,4 @@
-// The `websocket` transport: the body is the first message, and each text message is an event.
+// Implements the `websocket` transport: the body is the first message, and each text message is an event.
 import { type Failure, fail, type Outcome, ok } from '../../base/index.ts';
 import type { StreamEvent } from '../sink.ts';
 import { statusFault } from './answer.ts';

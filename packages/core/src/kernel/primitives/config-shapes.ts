@@ -1,4 +1,4 @@
-// The shapes of the config of `function` and of a stream's destinations. Sinks are functions too.
+// Defines the shapes of the config of `function` and of a stream's destinations. Sinks are functions too.
 import {
   anything,
   fillable,

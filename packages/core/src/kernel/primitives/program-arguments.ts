@@ -1,5 +1,5 @@
-// The parameters of a program's tool: declarations as in a tool file, or a schema of any library that
-// implements Standard Schema (https://standardschema.dev).
+// Reads the parameters of a program's tool. They are declared as in a tool file, or by a schema of any
+// library that implements Standard Schema (https://standardschema.dev).
 import { fail, isObject, type Json, type JsonObject, type Outcome, ok } from '../../base/index.ts';
 
 interface Issue {
@@ -86,7 +86,7 @@ export const standardOf = (
 ): StandardSchema['~standard'] | undefined =>
   isStandard(parameters) ? parameters['~standard'] : undefined;
 
-/** Any fields. The schema reports its own problems when the tool is called. */
+/** Accepts any fields. The schema reports its own problems when the tool is called. */
 const ANYTHING: JsonObject = { type: 'object', additionalProperties: true };
 
 /** Returns the JSON Schema for the model. A schema that cannot convert itself accepts any object. */

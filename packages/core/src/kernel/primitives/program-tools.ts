@@ -1,4 +1,4 @@
-// Tools of the user's own program. They are found, checked and gated like any other tool. Only their
+// Adds tools of the user's own program. They are looked up, checked and gated like any other tool. Only their
 // last link is different: the `function` primitive calls the program's code.
 import {
   asJson,
@@ -30,7 +30,7 @@ interface ProgramContext {
 }
 
 export interface ProgramTool {
-  /** Like the id of a file, for example `math/add`. */
+  /** Id in the form of a tool file's id, for example `math/add`. */
   id: string;
   description: string;
   version?: string;
@@ -40,7 +40,7 @@ export interface ProgramTool {
   effect?: ToolEffect;
   risk?: readonly Risk[];
   labels?: readonly string[];
-  /** The authors of its results and the meaning of single fields, as in a tool file. */
+  /** Declares the authors of results and the meaning of single fields, as in a tool file. */
   result?: Omit<ResultFacts, 'directory' | 'untrusted'> & { readonly untrusted?: boolean };
   /** True if the results are the user's own directory, such as an address book. */
   directory?: boolean;
@@ -163,8 +163,8 @@ export function withProgramTools(library: Library, list: readonly ToolItem[]): L
   if (list.length === 0) return library;
   const items = new Map(list.map((item) => [item.id, item]));
   const bare = (name: string): ToolItem | undefined => {
-    const found = list.filter(({ id }) => id.endsWith(`/${name}`));
-    return found.length === 1 ? found[0] : undefined;
+    const matches = list.filter(({ id }) => id.endsWith(`/${name}`));
+    return matches.length === 1 ? matches[0] : undefined;
   };
   return {
     ...library,
@@ -184,6 +184,6 @@ export function withProgramTools(library: Library, list: readonly ToolItem[]): L
   } as Library;
 }
 
-/** True for a file that a program's tool of the same name hides. */
+/** True unless a program's tool with the same id hides the item. */
 const isFile = ({ kind, id }: Item, own: ReadonlyMap<string, ToolItem>): boolean =>
   kind !== 'tool' || !own.has(id);

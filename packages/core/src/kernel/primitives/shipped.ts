@@ -1,4 +1,4 @@
-// The primitives and sinks of the kernel. Their code is loaded when a chain first ends in one, because
+// Creates the primitives and sinks of the kernel. Their code is loaded when a chain first ends in one, because
 // most processes need only one or two and should start fast.
 import { type Clock, fail, type Outcome, plainText, suggestion } from '../../base/index.ts';
 import type { BuiltinFunction } from '../file-tools/content.ts';
@@ -26,7 +26,7 @@ function createOnce<T>(make: () => Promise<T>) {
   };
 }
 
-/** A primitive that depends on the current policy. It is created for every call, which must be cheap. */
+/** Returns a primitive that calls `make` for every call, because it may depend on the current policy. */
 const freshPrimitive = (name: string, make: () => Promise<Primitive>): Primitive => ({
   name,
   run: async (call) => (await make()).run(call),
@@ -35,17 +35,17 @@ const freshPrimitive = (name: string, make: () => Promise<Primitive>): Primitive
 });
 
 /**
- * A primitive that is expensive to create (code, a probe). If its creation fails, for example because
- * too many files are open, the call fails.
+ * Returns a primitive that the first call creates, because its creation is expensive (code, a probe). If the
+ * creation fails, for example because too many files are open, the call fails and the next one tries again.
  */
 export function lazyPrimitive(name: string, make: () => Promise<Primitive>): Primitive {
   const { get, made: created } = createOnce(make);
-  let there: Primitive | undefined;
+  let loadedPrimitive: Primitive | undefined;
   return {
     ...freshPrimitive(name, get),
     run(call) {
-      if (there) return there.run(call);
-      return get().then((one) => (there = one).run(call));
+      if (loadedPrimitive) return loadedPrimitive.run(call);
+      return get().then((one) => (loadedPrimitive = one).run(call));
     },
     loaded: get,
     close: () =>
@@ -66,8 +66,8 @@ function lazySink(make: () => Promise<SinkFactory>): SinkFactory {
 }
 
 /**
- * In-process code: functions of the bundle and functions that a program passed to `createRuntime`. Files
- * of a project never name code to run here; their modules run in a sandboxed child.
+ * Creates the primitive that runs code in this process: functions of the bundle, and functions that a program
+ * passed to `createRuntime`. Files of a project cannot name such code; their modules run in a sandboxed child.
  */
 function createFunctionPrimitive(
   bundle: Readonly<Record<string, BuiltinFunction>>,
@@ -90,7 +90,7 @@ function createFunctionPrimitive(
   };
 }
 
-/** The parts that shipped primitives need. */
+/** Ports that the shipped primitives use. */
 interface ShippedPorts {
   clock: Clock;
   /** Returns true if the operator granted this private or loopback address. */
@@ -155,7 +155,7 @@ export async function startKept(
   return await startKeptProcess(start, ports);
 }
 
-/** Opens `fetch` over checked addresses, for libraries that speak HTTP themselves. */
+/** Opens `fetch` over checked addresses, for libraries that implement a protocol over HTTP. */
 export async function openFetch(ports: CheckedFetchPorts): Promise<CheckedFetch> {
   const { createCheckedFetch } = await import('../http/checked-fetch.ts');
   return createCheckedFetch(ports);

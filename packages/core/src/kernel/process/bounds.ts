@@ -1,5 +1,5 @@
-// Bounds on the resources of one child. The system bounds memory and open files for each of its
-// processes, and the number of processes of the sandbox.
+// Bounds the resources of one child. The system bounds memory and open files for each of its processes,
+// and the number of processes of the sandbox.
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { SANDBOX_PATH } from '../sandbox/plan.ts';
@@ -22,13 +22,13 @@ const attempt = <T>(act: () => T): T | undefined => {
 };
 
 /**
- * Returns the wanted bound, or the bound of this process if that is lower. A child cannot get more than
+ * Returns the requested bound, or the bound of this process if that is lower. A child cannot get more than
  * its parent.
  */
-function atMost(name: string, wanted: number): number {
+function atMost(name: string, requested: number): number {
   const limits = attempt(() => readFileSync('/proc/self/limits', 'utf8')) ?? '';
   const [, hard] = new RegExp(`^${name}\\s+\\S+\\s+(\\d+)`, 'm').exec(limits) ?? [];
-  return hard === undefined ? wanted : Math.min(wanted, Number(hard));
+  return hard === undefined ? requested : Math.min(requested, Number(hard));
 }
 
 /**

@@ -1,5 +1,5 @@
-// The shape of the config of `subprocess`. It is checked when a tool is loaded, where a placeholder may
-// become any value, and again when a call was filled in.
+// Defines the shape of the config of `subprocess`. It is checked when a tool is loaded, where a placeholder
+// may become any value, and again after the placeholders of a call were filled in.
 import {
   anything,
   fillable,
@@ -68,7 +68,7 @@ const asIs: Unfilled = (rule) => rule;
 export const filledProcess: Rule<unknown> = record(fields(asIs, asIs), { open: true });
 
 const FIELDS = fields(fillableText, fillable);
-const MCP = 'this is the tool `mcp/mcp_stdio` of the bundle: remove the file and call that';
+const MCP = 'the bundle has this tool as `mcp/mcp_stdio`; remove the file and call that tool';
 const moved = { input_format: MCP, output_format: MCP };
 const ofCommand = record(FIELDS, { required: ['command'], moved });
 const ofShell = record(FIELDS, { required: ['script'], moved });
@@ -78,7 +78,7 @@ const ofModule = record(FIELDS, { required: ['module'], open: true });
 /** Checks the config of a program, of a shell with a text, or of a runtime with a module. */
 export const processConfig: Rule<unknown> = (value, place) => {
   if (!isObject(value)) return wrongType(place, 'a mapping', value);
-  const isGiven = (name: string): boolean => (value[name] ?? null) !== null;
-  const rule = isGiven('runtime') ? ofModule : isGiven('shell') ? ofShell : ofCommand;
+  const isSet = (name: string): boolean => (value[name] ?? null) !== null;
+  const rule = isSet('runtime') ? ofModule : isSet('shell') ? ofShell : ofCommand;
   return rule(value, place);
 };

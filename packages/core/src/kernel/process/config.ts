@@ -82,7 +82,7 @@ function allArguments(config: JsonObject, parameters: JsonObject): Outcome<strin
   const bad = [...all, ...listAt(config, 'pathspecs').flatMap(argument)].find((text) =>
     text.includes('\0'),
   );
-  return bad === undefined ? ok(all) : fail('invalid_input', 'an argument holds a NUL character');
+  return bad === undefined ? ok(all) : fail('invalid_input', 'an argument contains a NUL character');
 }
 
 function programOf(config: JsonObject, parameters: JsonObject): Outcome<ProcessConfig['program']> {
@@ -119,7 +119,7 @@ function moduleOf(config: JsonObject, runtime: ScriptRuntime): Outcome<ProcessCo
 function envOf(config: JsonObject): Outcome<Record<string, string>> {
   const read: Record<string, string> = {};
   for (const [name, value] of Object.entries(getOwn(config, 'env') ?? {})) {
-    if (!/^[A-Za-z_]\w*$/.test(name)) return invalid('env', `has the bad name \`${name}\``);
+    if (!/^[A-Za-z_]\w*$/.test(name)) return invalid('env', `has the invalid name \`${name}\``);
     if (value === null) continue;
     read[name] = plainText(value);
     if (read[name].includes('\0')) return invalid('env', `has a NUL character in \`${name}\``);
@@ -137,8 +137,8 @@ export function readProcessConfig(
   config: JsonObject,
   parameters: JsonObject,
 ): Outcome<ProcessConfig> {
-  const [odd] = problemsIn(config, 'config', filledProcess);
-  if (odd) return fail('config_invalid', odd.message, { config_path: odd.path.join('.') });
+  const [problem] = problemsIn(config, 'config', filledProcess);
+  if (problem) return fail('config_invalid', problem.message, { config_path: problem.path.join('.') });
   const program = programOf(config, parameters);
   if (!program.ok) return program;
   const env = envOf(config);

@@ -1,6 +1,6 @@
-// Packages that code tools declare. They are installed at the first execution, never at load, and only if the
-// policy allows it. Otherwise the refusal contains the command. Each set of packages has one folder, named by
-// its content: tools with the same list share it, and a changed list never meets old files.
+// Installs packages that code tools declare, at the first execution and never at load, and only if the policy
+// allows it. Otherwise the refusal contains the command. Each set of packages has one folder, named by its
+// content: tools with the same list share it, and a changed list gets a new folder.
 import { hash } from 'node:crypto';
 import { existsSync, mkdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -101,9 +101,9 @@ async function step(
   const [file = '', ...args] = argv;
   const path = searchPath(env, root);
   const home = { home: work, temp: work };
-  const its = childEnvironment({ env, declared: REGISTRY, config: {}, path, ...home });
+  const childEnv = childEnvironment({ env, declared: REGISTRY, config: {}, path, ...home });
   const ended = await runProcess(
-    { file, args, cwd: work, env: its, fds: [], isSandboxed: false },
+    { file, args, cwd: work, env: childEnv, fds: [], isSandboxed: false },
     { timeoutMs: INSTALL_MS, signal, clock },
   );
   if (ended.reason === 'exit' && ended.exitCode === 0) return ok(null);
@@ -137,8 +137,8 @@ export async function prepareDependencies(
   try {
     mkdirSync(work, { recursive: true });
     for (const argv of installCommands(tool, work)) {
-      const done = await step(argv, scratch, projectRoot, ports, signal);
-      if (!done.ok) return done;
+      const installed = await step(argv, scratch, projectRoot, ports, signal);
+      if (!installed.ok) return installed;
     }
     writeFileSync(join(work, COMPLETE), `${tool.dependencies.join('\n')}\n`);
     takeName(work, folder);

@@ -1,5 +1,5 @@
-// The environment of a child: this list, the variables that its tool declares, and those that its config
-// sets. Keys and tokens of the user's environment are not passed on.
+// Makes the environment of a child from a fixed list, the variables that its tool declares, and those that
+// its config sets. Keys and tokens of the user's environment are not passed on.
 import { delimiter, isAbsolute } from 'node:path';
 import { type Clock, isInside } from '../../base/index.ts';
 import type { SandboxPolicy } from '../sandbox/decide.ts';
@@ -9,7 +9,7 @@ type ProcessEnvironment = Readonly<Record<string, string | undefined>>;
 export interface ProcessPorts extends SandboxPolicy {
   clock: Clock;
   env: ProcessEnvironment;
-  /** Returns the folder for output that does not fit into a result. Creates it. */
+  /** Returns the folder for output that does not fit into a result, and creates it if it is missing. */
   outputDir(): string;
   /** Folders that no sandbox shows, such as the user's `.ai` folder. */
   hidden: readonly string[];

@@ -1,6 +1,6 @@
-// Rights that belong to a program and not to its caller: its declared grants, without what policies deny
-// and without closed paths. INVARIANT: the program never has a right that was not granted, and a policy
-// can always deny a grant. Both are checked every time.
+// Makes the rights that belong to a program and not to its caller: its declared grants, without rights that
+// policies deny and without closed paths. INVARIANT: the program never has a right that was not granted,
+// and a policy can always deny a grant. Both are checked every time.
 import { fail, matchGlob } from '../../base/index.ts';
 import type { Verifier } from '../primitive.ts';
 
@@ -29,7 +29,7 @@ export function verifierOfGrants(
   const verify: Verifier = (need) => {
     const path = need.scope?.path ?? '';
     if (isGranted(need.capability, path)) return policy(need);
-    return fail('permission_denied', `\`${need.capability}\` is not among what it is granted`, {
+    return fail('permission_denied', `\`${need.capability}\` is not granted to this program`, {
       // The caller may have the right; the program lacks it.
       missing: '',
       rule: 'grants',

@@ -1,6 +1,6 @@
-// A program that is started once and used for a long time over its pipes. Its rights are granted to the
-// program and not to its callers, without what policies deny and without closed paths. INVARIANT: when
-// `closed` settles, no process of it is ever still running, and files that it must not leave in the
+// Starts a program once, which is then used for a long time over its pipes. Its rights are granted to the
+// program and not to its callers, without rights that policies deny and without closed paths. INVARIANT:
+// when `closed` settles, no process of it is ever still running, and files that it must not leave in the
 // project are moved out.
 import { closeSync } from 'node:fs';
 import type { Socket } from 'node:net';
@@ -21,7 +21,7 @@ export interface KeptProcessStart {
   readonly args: readonly string[];
   readonly env: Readonly<Record<string, string>>;
   readonly grants: ProcessGrants;
-  /** Judges all grants. Refuses what policies deny and closed paths. */
+  /** Judges all grants. Refuses rights that policies deny, and closed paths. */
   readonly verify: Verifier;
   readonly projectRoot: string;
   /** Called when the start is allowed and before the program runs. A fault prevents the start. */
@@ -38,32 +38,32 @@ export interface KeptProcess {
   said(): string;
   /** Sets whether the process keeps this program from ending, which it does while a caller waits for it. */
   hold(isHeld: boolean): void;
-  /** How the program ended. Settles after the clean-up. */
+  /** Settles with the way in which the program ended, after the clean-up. */
   readonly closed: Promise<KeptProcessEnd>;
   /** Ends the input, then sends TERM, then KILL, each with its grace time. May be called many times. */
   close(): Promise<KeptProcessEnd>;
 }
 
 interface KeptProcessEnd {
-  /** How it ended, as a text such as `exited with code 1`. */
+  /** Text such as `exited with code 1`. */
   readonly how: string;
   /** True if it ended by itself. */
   readonly isOwn: boolean;
   readonly setAside: SetAside;
 }
 
-const MAX_SAID = 8 * 1024;
+const MAX_ERROR_TEXT = 8 * 1024;
 /** Grace time for a process to end by itself after its input has ended. */
 const PATIENCE_MS = 1000;
 const GRACE_MS = 2000;
 const DRAIN_MS = 1000;
-const NOTHING_MADE: SetAside = { paths: [], folder: '' };
+const NO_FILES: SetAside = { paths: [], folder: '' };
 
 /** Process ids of running programs. They are killed if this program ends without closing them. */
 const running = new Set<number>();
 const killAll = (): void => running.forEach(killTree);
 
-function keep(pid: number): () => void {
+function register(pid: number): () => void {
   if (running.size === 0) process.on('exit', killAll);
   running.add(pid);
   return () => {
@@ -86,12 +86,12 @@ async function tidied(
   isEnding: () => boolean,
 ): Promise<KeptProcessEnd> {
   const { pid } = child;
-  const forget = pid === undefined ? () => undefined : keep(pid);
+  const unregister = pid === undefined ? () => undefined : register(pid);
   const drained = new Promise<void>((resolve) => child.once('close', () => resolve()));
   const ended = await exit;
   const isOwn = !isEnding();
   if (pid !== undefined) killTree(pid);
-  forget();
+  unregister();
   const stoppedFor = overrun();
   // The last output may not have arrived yet.
   let timer: NodeJS.Timeout | undefined;
@@ -102,9 +102,9 @@ async function tidied(
   clearTimeout(timer);
   for (const stream of child.stdio) stream?.destroy();
   return {
-    how: stoppedFor ? `was ended: it had too ${TOO[stoppedFor]}` : howItEnded(ended),
+    how: stoppedFor ? `was ended: it used too ${TOO[stoppedFor]}` : howItEnded(ended),
     isOwn,
-    setAside: launch.cleanUp?.() ?? NOTHING_MADE,
+    setAside: launch.cleanUp?.() ?? NO_FILES,
   };
 }
 
@@ -116,7 +116,7 @@ function keptProcess(
   const { child, channel } = started;
   let errorText = '';
   child.stderr?.on('data', (chunk: Buffer) => {
-    errorText = (errorText + chunk.toString('utf8')).slice(-MAX_SAID);
+    errorText = (errorText + chunk.toString('utf8')).slice(-MAX_ERROR_TEXT);
   });
   channel.resume();
   let ending: Promise<KeptProcessEnd> | undefined;

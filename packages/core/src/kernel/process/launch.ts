@@ -40,7 +40,7 @@ export interface PreparedLaunch {
   view: ProjectView;
 }
 
-/** An allowed start, with everything that the checks found out. */
+/** An allowed start, with the results of the checks. */
 interface AllowedStart {
   call: LaunchCall;
   config: ProcessConfig;
@@ -119,19 +119,19 @@ function viewOf(start: AllowedStart): Outcome<OpenView> {
 }
 
 /** Returns arguments that restrict git to readable paths. Refuses a tool that cannot be restricted. */
-function heldToView(start: AllowedStart): Outcome<readonly string[]> {
+function gitRestriction(start: AllowedStart): Outcome<readonly string[]> {
   const { call, config, mode } = start;
   const { pathspecs } = config;
   const paths = pathspecs === undefined || pathspecs === 'none' ? [] : pathspecs;
   if (mode === 'none' || !call.tool.requires.some((one) => OF_GIT.test(one))) return ok(paths);
   const question = questionOf(start);
-  const found = findPlaces(call.projectRoot, { ...question, mayWrite: undefined });
-  if (!found.ok) return found;
-  if (found.output.readsAll || pathspecs === 'none') return ok(paths);
+  const readable = findPlaces(call.projectRoot, { ...question, mayWrite: undefined });
+  if (!readable.ok) return readable;
+  if (readable.output.readsAll || pathspecs === 'none') return ok(paths);
   if (pathspecs !== undefined) return pathspecsOf(question, paths);
   return fail(
     'permission_denied',
-    `tool \`${call.tool.id}\` asks git, whose history holds what its caller may not read; give it \`config.pathspecs\`, or use the git tools of the bundle`,
+    `tool \`${call.tool.id}\` runs git, whose history contains files that the caller may not read; set its \`config.pathspecs\`, or use the git tools of the bundle`,
     { missing: 'fs.read', attempted: call.tool.id },
   );
 }
@@ -179,23 +179,23 @@ function endpointsIn(
   const roots = [...(root === 'none' ? [] : ['']), ...open].map((path) => join(projectRoot, path));
   const inProject = findEndpoints(roots, (path) => covered.has(path));
   if (!inProject.ok) return inProject;
-  const found = [...inProject.output];
+  const endpoints = [...inProject.output];
   for (const { source, target } of others) {
     const real = realOf(source);
     if (real === undefined) continue;
     const here = findEndpoints([real], (path) => path === projectRoot || hidden.includes(path));
     if (!here.ok) return here;
-    found.push(...here.output.map((path) => join(target, relative(real, path))));
+    endpoints.push(...here.output.map((path) => join(target, relative(real, path))));
   }
-  return ok([...new Set(found)]);
+  return ok([...new Set(endpoints)]);
 }
 
-interface MadeLaunch {
+interface PlatformLaunch {
   launch: Launch;
   view: ProjectView;
 }
 
-function inNamespaces(start: AllowedStart): Outcome<MadeLaunch> {
+function inNamespaces(start: AllowedStart): Outcome<PlatformLaunch> {
   const view = viewOf(start);
   if (!view.ok) return view;
   const { call, config, ports, found, cwd, network } = start;
@@ -258,8 +258,8 @@ function inNamespaces(start: AllowedStart): Outcome<MadeLaunch> {
   return ok({ launch, view: { root, places, hidden } });
 }
 
-/** Without namespaces a private folder replaces home and temporary files. */
-function inFolder(start: AllowedStart): Outcome<MadeLaunch> {
+/** Prepares a start without namespaces. A private folder replaces home and temporary files. */
+function inFolder(start: AllowedStart): Outcome<PlatformLaunch> {
   const { call, config, ports, found, mode, cwd, network } = start;
   const [program = '', ...args] = withBounds([found.file, ...found.args], config.bounds, false);
   const view = mode === 'none' ? undefined : viewOf(start);
@@ -325,7 +325,7 @@ export function allowStart(
   return rights.ok ? ok({ mode, path, found: program.output, name }) : rights;
 }
 
-/** Checks every right first. A refusal starts and creates nothing. */
+/** Prepares a start. It checks every right first, and a refusal starts and creates nothing. */
 export function prepareLaunch(
   call: LaunchCall,
   config: ProcessConfig,
@@ -340,11 +340,11 @@ export function prepareLaunch(
   if (!folder.ok) return folder;
   const cwd = folder.output.absolute;
   if (!statSync(cwd, { throwIfNoEntry: false })?.isDirectory()) {
-    return fail('not_found', `working folder \`${config.cwd}\` does not exist in the project`);
+    return fail('not_found', `working folder \`${config.cwd}\` not found in the project`);
   }
   const network = needsNetwork(tool, mode);
   const start = { ...allowed.output, call, config, ports, network, cwd };
-  const gitArguments = heldToView(start);
+  const gitArguments = gitRestriction(start);
   if (!gitArguments.ok) return gitArguments;
   const found = { ...start.found, args: [...start.found.args, ...gitArguments.output] };
   const hasNamespaces = ['bwrap', 'util-linux'].includes(ports.sandbox.kind);

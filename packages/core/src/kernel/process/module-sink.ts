@@ -1,4 +1,4 @@
-// A project's own sink: a module in a sandboxed child, which gets events as JSON lines on stdin and
+// Creates a project's own sink: a module in a sandboxed child, which gets events as JSON lines on stdin and
 // confirms each one. A full pipe makes the stream wait. If the child has ended, events count as dropped.
 // A failure here never stops the stream for other sinks.
 import { once } from 'node:events';
@@ -18,7 +18,7 @@ import { killTree, type Launch, type StartedProcess, start, stop } from './run.t
  */
 const CLOSE_MS = 5000;
 const MAX_LOG = 16 * 1024;
-const MAX_SAID = 2000;
+const MAX_LOG_END = 2000;
 
 /** Ends the input and waits. A child that does not end by itself is killed. */
 async function finish(
@@ -88,10 +88,10 @@ function createSink(
       channel.destroy();
       const [moved] = launch.cleanUp?.()?.paths ?? [];
       const dropped = written - delivered + refused;
-      const logText = withoutFolder((await log).text.trim().slice(-MAX_SAID), projectRoot);
+      const logText = withoutFolder((await log).text.trim().slice(-MAX_LOG_END), projectRoot);
       const why = forced ? 'did not end in time' : code === 0 ? '' : `ended with code ${code}`;
       const remark =
-        moved === undefined ? '' : `made \`${moved}\`, which was moved out of the project`;
+        moved === undefined ? '' : `created \`${moved}\`, which was moved out of the project`;
       const problem = why || (dropped > 0 ? 'lost events' : remark);
       return {
         type,

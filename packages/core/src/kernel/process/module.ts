@@ -43,14 +43,14 @@ export function resolveModule(
     fail('config_invalid', `module \`${module}\` of tool \`${tool.id}\` ${message}`, {
       config_path: 'config.module',
     });
-  if (/[\u0000-\u001f]/.test(module)) return refuse('holds a control character');
+  if (/[\u0000-\u001f]/.test(module)) return refuse('contains a control character');
   const real = realOf(resolve(tool.dir, module));
-  if (real === undefined) return refuse('does not exist; it is looked up beside the YAML file');
+  if (real === undefined) return refuse('not found; its path is relative to the YAML file of the tool');
   // A module may be in its own folder and, for a project's tool, anywhere in `.ai/`.
   const shared = tool.source === 'project' ? [join(projectRoot, '.ai')] : [];
   const places = [tool.dir, ...shared].flatMap((folder) => realOf(folder) ?? []);
   if (!places.some((folder) => isInside(real, folder))) {
-    return refuse('lies outside the folder of its tool');
+    return refuse('is outside of the folder of its tool');
   }
   return ok(real);
 }
@@ -116,7 +116,7 @@ export function readOutcome(
   }
   const bad = (why: string) => fail('tool_failed', `the module ${why}`, facts);
   if (ended.channel.truncated)
-    return bad(`answered with ${ended.channel.bytes} bytes, which is too much`);
+    return bad(`answered with ${ended.channel.bytes} bytes, more than the limit`);
   if (ended.channel.bytes === 0) return bad('ended without an answer');
   const parsed = parseJson(ended.channel.text);
   if (!parsed.ok) return bad('did not answer with JSON');

@@ -8,7 +8,7 @@ import { createRedactor, type JsonObject, pathWithin } from '../../base/index.ts
 
 export interface Captured {
   text: string;
-  /** All bytes that the child wrote, kept or not. */
+  /** Number of all bytes that the child wrote, including lost ones. */
   bytes: number;
   truncated: boolean;
   /** File with the whole output, if `text` does not contain it. */
@@ -35,7 +35,7 @@ async function openFile(path: string | undefined): Promise<FileHandle | undefine
     mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
     return await open(path, 'wx', 0o600);
   } catch {
-    return undefined; // what does not fit is then counted as lost
+    return undefined; // output that does not fit then counts as lost
   }
 }
 
@@ -53,7 +53,7 @@ function createStore(options: CaptureOptions) {
       await file.appendFile(chunk);
       written += chunk.length;
     } catch {
-      await file.close().catch(() => undefined); // disk full: the rest is lost, and said to be
+      await file.close().catch(() => undefined); // the disk is full, so the rest counts as lost
       file = undefined;
     }
   }

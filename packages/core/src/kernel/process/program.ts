@@ -18,10 +18,10 @@ export interface FoundProgram {
   shown: readonly string[];
 }
 
-/** Looks up a bare name on the path and a relative path in the project. Guesses nothing else. */
+/** Looks up a bare name on the path and a relative path in the project. Does not search elsewhere. */
 function findFile(command: string, path: readonly string[], projectRoot: string): Outcome<string> {
   const missing = (where: string) =>
-    fail('dependency_missing', `program \`${command}\` was not found ${where}`, { command });
+    fail('dependency_missing', `program \`${command}\` not found ${where}`, { command });
   if (!command.includes('/')) {
     const found = path.map((folder) => join(folder, command)).find(isExecutable);
     return found === undefined
@@ -29,13 +29,13 @@ function findFile(command: string, path: readonly string[], projectRoot: string)
       : ok(found);
   }
   if (isAbsolute(command) && !isInside(command, projectRoot)) {
-    return isExecutable(command) ? ok(command) : missing('there, or may not be executed');
+    return isExecutable(command) ? ok(command) : missing('at this path, or not executable');
   }
   const inside = resolveProjectPath(projectRoot, command);
   if (!inside.ok) return inside;
   return isExecutable(inside.output.absolute)
     ? ok(inside.output.absolute)
-    : missing('in the project, or is not executable');
+    : missing('in the project, or not executable');
 }
 
 const SHELL_FLAGS: Readonly<Record<string, readonly string[]>> = {
@@ -43,7 +43,7 @@ const SHELL_FLAGS: Readonly<Record<string, readonly string[]>> = {
   zsh: ['-f'],
 };
 
-/** `path`: folders for bare names, best first. */
+/** Returns the program of a config. `path`: folders for bare names, in the order of the search. */
 export function findProgram(
   { tool, projectRoot }: Pick<PrimitiveCall, 'tool' | 'projectRoot'>,
   { program, dependencies }: ProcessConfig,

@@ -1,4 +1,4 @@
-// One child process from start to end. It ends in exactly one of six ways: it could not start, it
+// Runs one child process from start to end. It ends in exactly one of six ways: it could not start, it
 // exited, a signal ended it, its time ran out, it exceeded a bound, or its caller stopped it. In each
 // case no process of it is running when the promise settles.
 import type { ChildProcess } from 'node:child_process';
@@ -11,24 +11,24 @@ import type { SetAside } from '../sandbox/project.ts';
 import { type Overrun, type ProcessBounds, watchBounds } from './bounds.ts';
 import { type Captured, type CaptureOptions, capture } from './output.ts';
 
-/** Finds children that left the process group, so that they end with their parent. */
+/** Returns the children of a process, also those that left its process group. */
 const childrenOf = (pid: number): number[] => {
   try {
     const text = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8');
     return text.split(' ').filter(Boolean).map(Number);
   } catch {
-    return []; // gone already, or a system without /proc
+    return []; // the process has ended, or the system has no /proc
   }
 };
 
 /** Returns every living descendant, parents before children. */
 function descendants(pid: number): number[] {
-  const found: number[] = [];
+  const all: number[] = [];
   for (let level = [pid]; level.length > 0; ) {
     level = level.flatMap(childrenOf);
-    found.push(...level);
+    all.push(...level);
   }
-  return found;
+  return all;
 }
 
 /** Returns false if the process does not exist. */
@@ -198,7 +198,7 @@ export function stop(child: ChildProcess, isSandboxed: boolean, graceMs: number)
   return () => clearTimeout(timer);
 }
 
-/** Watches the time and the caller. The returned function tells why the child was stopped, if it was. */
+/** Watches the time and the caller. `reason` returns why the child was stopped. Undefined: it was not. */
 function supervise(child: ChildProcess, launch: Launch, options: RunOptions) {
   let reason: 'timeout' | 'cancelled' | undefined;
   let callOff = (): void => undefined;
@@ -221,7 +221,7 @@ function supervise(child: ChildProcess, launch: Launch, options: RunOptions) {
   };
 }
 
-/** A surviving descendant must not keep the pipes open for ever. */
+/** Waits for the output for a limited time, because a surviving descendant could keep the pipes open. */
 async function drained<T>(child: ChildProcess, reading: Promise<T>): Promise<T> {
   const timer = setTimeout(() => {
     for (const stream of child.stdio) stream?.destroy();
@@ -234,7 +234,7 @@ async function drained<T>(child: ChildProcess, reading: Promise<T>): Promise<T> 
   }
 }
 
-const NOTHING_MADE: SetAside = { paths: [], folder: '' };
+const NO_FILES: SetAside = { paths: [], folder: '' };
 const NOTHING: Captured = { text: '', bytes: 0, truncated: false, lost: 0 };
 
 /** Runs a child to its end. Never throws, never leaves a process behind. */
@@ -252,7 +252,7 @@ export async function runProcess(launch: Launch, options: RunOptions): Promise<E
       stderr: NOTHING,
       channel: NOTHING,
       hasBegun: false,
-      quarantine: NOTHING_MADE,
+      quarantine: NO_FILES,
     };
   }
   const { child, channel, exit, overrun, begun: isStarted } = started.output;
@@ -268,7 +268,7 @@ export async function runProcess(launch: Launch, options: RunOptions): Promise<E
   watch.done();
   if (child.pid !== undefined) killTree(child.pid);
   const [stdout, stderr, fromChannel, isSetUp] = await drained(child, reading);
-  const setAside = launch.cleanUp?.() ?? NOTHING_MADE;
+  const setAside = launch.cleanUp?.() ?? NO_FILES;
   const inner = launch.isSandboxed ? signalOf(ended.exitCode) : null;
   const signal = ended.signal ?? inner;
   const stoppedFor = overrun();

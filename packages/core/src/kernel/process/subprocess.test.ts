@@ -218,7 +218,7 @@ describe.each(kinds)('%s', (_, report) => {
   test('a program that is not there is named with what to do', async () => {
     const fault = faultOf(await run({ command: 'no-such-program-here' }));
     expect(fault.code).toBe('dependency_missing');
-    expect(fault.detail.message).toContain('`no-such-program-here` was not found on the PATH');
+    expect(fault.detail.message).toContain('`no-such-program-here` not found on the PATH');
   });
 
   test('a config without a program says which field is missing', async () => {
@@ -353,7 +353,7 @@ test.each(['bwrap', 'util-linux'] as const)(
     const fault = faultOf(await createProcessPrimitive(ports).run(callOf(project, shell('true'))));
     expect(fault).toMatchObject({
       code: 'sandbox_missing',
-      detail: { message: 'the sandbox could not be set up: no such right' },
+      detail: { message: 'the sandbox cannot be set up: no such right' },
     });
     expect(hasBegun(fault)).toBe(false);
   },

@@ -1,4 +1,4 @@
-// `subprocess`: the last link of every chain that starts a program.
+// Implements the primitive `subprocess`, which is the last link of every chain that starts a program.
 import { basename, join } from 'node:path';
 import {
   type Failure,
@@ -79,7 +79,7 @@ function setupFailure(ended: Ended, prepared: PreparedLaunch): Failure {
           'dependency_missing',
           `program \`${basename(prepared.argv[0] ?? '')}\` cannot be started inside the sandbox: ${setupText}`,
         )
-      : fail('sandbox_missing', `the sandbox could not be set up: ${setupText}`),
+      : fail('sandbox_missing', `the sandbox cannot be set up: ${setupText}`),
   );
 }
 
@@ -104,7 +104,7 @@ function failureOf(
       return fail(
         'tool_failed',
         ended.overrun === 'memory'
-          ? `\`${program}\` was stopped: its processes took more than ${config.bounds.memoryMb} MB of memory (\`config.max_memory_mb\`)`
+          ? `\`${program}\` was stopped: its processes used more than ${config.bounds.memoryMb} MB of memory (\`config.max_memory_mb\`)`
           : `\`${program}\` was stopped: it had more than ${config.bounds.processes} processes at a time (\`config.max_processes\`)`,
         facts,
       );
@@ -174,8 +174,8 @@ export function createProcessPrimitive(ports: ProcessPorts): Primitive {
     const { program, dependencies } = config;
     if (program.kind === 'module') {
       const tool = { id: call.tool.id, runtime: program.runtime, dependencies };
-      const there = await prepareDependencies(tool, call.projectRoot, ports, call.signal);
-      if (!there.ok) return there;
+      const installed = await prepareDependencies(tool, call.projectRoot, ports, call.signal);
+      if (!installed.ok) return installed;
     }
     if (call.signal.aborted) {
       return notBegun(fail('cancelled', `tool \`${call.tool.id}\` was stopped before it started`));
@@ -210,12 +210,12 @@ export function createProcessPrimitive(ports: ProcessPorts): Primitive {
     name: 'subprocess',
     async run(call): Promise<Outcome<PrimitiveResult>> {
       const config = readProcessConfig(call.config, call.parameters);
-      const done = config.ok ? await runCall(call, config.output) : config;
-      const streamed = await deliver(call, done.ok ? done.output.ended.stdout.text : '');
+      const ran = config.ok ? await runCall(call, config.output) : config;
+      const streamed = await deliver(call, ran.ok ? ran.output.ended.stdout.text : '');
       if (!config.ok) return notBegun(config);
-      if (!done.ok) return done;
+      if (!ran.ok) return ran;
       const { program } = config.output;
-      const { prepared, ended } = done.output;
+      const { prepared, ended } = ran.output;
       const facts = factsOf(ended, prepared, call.projectRoot);
       const failure = failureOf(ended, call, prepared, config.output);
       const judged =

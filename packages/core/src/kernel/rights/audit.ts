@@ -1,5 +1,5 @@
-// One row for every call and every denial. The file is append-only with one row per line and one write
-// per row, so that several processes can share it and a torn line loses only one row.
+// Writes one row for every call and every denial. The file is append-only with one row per line and one
+// write per row, so that several processes can share it and a torn line loses only one row.
 import { closeSync, fstatSync, readSync } from 'node:fs';
 import {
   type Clock,
@@ -30,16 +30,16 @@ export interface AuditRow {
   reason: string;
 }
 
-/** The newest rows that match. `limit` is their maximum number. */
+/** Selects the newest rows that match. `limit` is their maximum number. */
 export interface AuditFilter {
   limit: number;
   decision?: AuditRow['decision'];
   surface?: string;
-  /** Only rows by this thread or about it. */
+  /** Selects rows by this thread or about it. Absent: rows of any thread. */
   thread?: string;
   /** Id of the tool, or the part after its last slash. */
   tool?: string;
-  /** Only rows from this time on, in the form of `AuditRow.time`. */
+  /** Selects rows from this time on, in the form of `AuditRow.time`. Absent: rows of any time. */
   since?: string;
 }
 
@@ -109,9 +109,9 @@ export function auditRow(
 
 const MAX_TEXT = 500;
 const BLOCK = 256 * 1024;
-/** No row is longer. A longer line is not a row, so only its end is kept while its beginning is searched. */
+/** Maximum length of a row. Of a longer line only the end is kept while its beginning is searched. */
 const MAX_LINE = 64 * 1024;
-/** The registry returns the same maximum. */
+/** Maximum number of returned rows, the same as for the registry. */
 const MAX_ROWS = 100_000;
 
 const short = (text: string): string =>
@@ -146,8 +146,8 @@ const DECISIONS: readonly unknown[] = [
 const BEGINS = '{"time":';
 
 /**
- * Returns a row, or undefined for a line that is not one. Older rows have no target. A row behind a torn
- * one is found.
+ * Returns a row. Undefined for a line that is not a row. Older rows have no target. A row that follows a
+ * torn row on the same line is returned.
  */
 function rowOf(line: string): AuditRow | undefined {
   const at = line.lastIndexOf(BEGINS);
@@ -206,15 +206,15 @@ function readRows(file: string, filter: AuditFilter): AuditRow[] {
 
 export function createAudit(file: string, clock: Clock): Audit {
   const records = createRecordFile(file);
-  const looks = createFreshness(clock);
+  const freshness = createFreshness(clock);
   const refuse = (error: unknown) =>
     fail('internal_error', `the audit file \`${file}\` cannot be written: ${messageOf(error)}`);
   return {
     ready() {
-      if (looks.isRecent()) return ok(null);
+      if (freshness.isRecent()) return ok(null);
       try {
         records.touch();
-        looks.begin();
+        freshness.begin();
         return ok(null);
       } catch (error) {
         return refuse(error);
@@ -233,13 +233,13 @@ export function createAudit(file: string, clock: Clock): Audit {
       const [operation, target, reason] = [short(fullOperation), short(place), short(why)];
       const row: AuditRow = { time, surface, caller, subject, operation, target, decision, reason };
       const line = JSON.stringify(row);
-      const isLooked = looks.isRecent();
+      const isChecked = freshness.isRecent();
       try {
-        if (!isLooked) looks.begin();
-        records.append(`${line}\n`, isLooked);
+        if (!isChecked) freshness.begin();
+        records.append(`${line}\n`, isChecked);
         return ok(null);
       } catch (error) {
-        looks.forget();
+        freshness.forget();
         return refuse(error);
       }
     },

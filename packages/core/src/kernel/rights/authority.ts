@@ -52,7 +52,7 @@ export function policyAuthority(
         ? ok(null)
         : fail(
             'permission_denied',
-            `on the surface \`${surface}\` only tools with effect ${effects.join(', ') || 'none'} may be called, this one is \`${effect}\`; see \`surfaces\` in the policy`,
+            `on the surface \`${surface}\` only tools with effect ${effects.join(', ') || 'none'} may be called, but this tool has effect \`${effect}\`; see \`surfaces\` in the policy`,
             { missing: `effect.${effect}`, surface },
           ),
   };
@@ -87,8 +87,8 @@ export function tokenAuthority(token: VerifiedToken): Authority {
 }
 
 /**
- * Refuses an item that a list over categories and names excludes. An allow list lacks an entry, never a
- * capability; a deny list lacks nothing.
+ * Refuses an item that a list over categories and names excludes. `missing` names the entry that an allow
+ * list lacks, never a capability. It is empty for a deny list.
  */
 export function leftOut(
   authority: Authority,
@@ -117,7 +117,7 @@ export function verifierOf(authority: Authority): Verifier {
   return globs ? Object.assign(verify, { globs }) : verify;
 }
 
-/** Returns the authority without the capabilities that `refuse` names. */
+/** Returns the authority without the capabilities that `refusal` refuses. */
 export const without = (
   authority: Authority,
   refusal: (capability: string) => Outcome<null> | undefined,
@@ -128,9 +128,9 @@ export const without = (
 });
 
 /**
- * For requests to a model. The policy for models (`models`) decides whether a model may be called, so
- * that closing the network to tools does not close models. INVARIANT: an unsigned chain never gains by
- * this, because it is restricted afterwards.
+ * Returns the authority for requests to a model. The setting `models` of policies decides whether a model
+ * may be called, so that closing the network to tools does not close models. INVARIANT: an unsigned chain
+ * never gets more rights by this, because it is restricted afterwards.
  */
 export function forModels(authority: Authority): Authority {
   const isOpen = (name: string): boolean => name === 'net.http' || name === 'tool.execute';
@@ -149,7 +149,7 @@ export function restrictTo(authority: Authority, only: readonly string[] | undef
       ? undefined
       : fail(
           'permission_denied',
-          `the tool that does this does not require \`${capability}\`; add it to its \`requires\``,
+          `the calling tool does not declare \`${capability}\`; add it to its \`requires\``,
           // The thread may have the right, but the tool must declare it.
           { missing: '', rule: 'requires' },
         ),
@@ -194,7 +194,7 @@ export const underPolicies = (
 /** A tool that reads may start a process, which is judged by what it reads and does. */
 const LOOKED_WITH: ReadonlySet<string> = new Set(['process.spawn', 'fs.exec', 'kernel.execute']);
 
-const TOKEN = '`km web token add --role steer` makes a token for a client that may do more';
+const TOKEN = 'make a token that may do more with `km web token add --role steer`';
 
 /**
  * Returns the authority of a caller that may only read. It refuses to start, steer, write or send, and
@@ -202,15 +202,15 @@ const TOKEN = '`km web token add --role steer` makes a token for a client that m
  */
 export function readOnly(authority: Authority, catalog: CapabilityCatalog): Authority {
   const refuse = (what: string): Failure =>
-    fail('permission_denied', `this client may only look, which excludes \`${what}\`; ${TOKEN}`, {
+    fail('permission_denied', `this client may only read, which excludes \`${what}\`; ${TOKEN}`, {
       missing: what,
     });
-  const looks = without(authority, (capability) =>
+  const narrowed = without(authority, (capability) =>
     catalog.get(capability)?.tier === 'read' || LOOKED_WITH.has(capability)
       ? undefined
       : refuse(capability),
   );
   const allowsEffect: Authority['allowsEffect'] = (effect) =>
     effect === 'read' ? authority.allowsEffect(effect) : refuse(`effect.${effect}`);
-  return { ...looks, allowsEffect };
+  return { ...narrowed, allowsEffect };
 }

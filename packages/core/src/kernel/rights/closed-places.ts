@@ -1,6 +1,6 @@
-// Paths that no right over files reaches, however the path is written: the user's own folder with its
-// keys (a project may be the home folder), the project's items, which change only through `execute`, and
-// the files of the runtime. One list serves file tools, scripts, MCP and, as globs, the sandbox.
+// Removes closed paths from every right over files, however a path is written: the user's own folder with
+// its keys (a project may be the home folder), the project's items, which change only through `execute`,
+// and the files of the runtime. File tools, scripts, MCP and, as globs, the sandbox use the same list.
 import { hash } from 'node:crypto';
 import { isAbsolute, join, relative, resolve } from 'node:path';
 import { type Clock, createFreshness, fail, isInside, type Outcome } from '../../base/index.ts';
@@ -30,8 +30,8 @@ export const longOutputName = (random: string, thread: string | undefined, strea
   `${[random, tagOf(thread), stream].filter((part) => part !== '').join('.')}.txt`;
 
 const isOthersOutput = (path: string, thread: string | undefined): boolean => {
-  const found = LONG_OUTPUT.exec(path);
-  return found !== null && (found[1] ?? '') !== tagOf(thread);
+  const match = LONG_OUTPUT.exec(path);
+  return match !== null && (match[1] ?? '') !== tagOf(thread);
 };
 
 const plain = (path: string): string => path.replaceAll('\\', '/');
@@ -48,11 +48,11 @@ interface ClosedPlaces {
   project: string;
   /** The user's folder: keys, trust store, own items and policy. */
   home: string;
-  /** Completes "`path` …" in the refusal of a record with how to read it instead. */
+  /** Text after the path in the refusal of a record. It states how to read the record instead. */
   whyKept: string;
 }
 
-const WHY_ITEMS = 'is where the items of the project are; they change through `execute`';
+const WHY_ITEMS = 'belongs to the items of the project; they change through `execute`';
 
 /**
  * Returns a function that removes the closed paths from every right over files. Their location is read every 20
@@ -62,14 +62,14 @@ export function createKeepOut(
   { project, home, whyKept }: ClosedPlaces,
   clock: Clock,
 ): (authority: Authority, thread?: string) => Authority {
-  const looks = createFreshness(clock);
+  const freshness = createFreshness(clock);
   const listed = { home, items: join(project, '.ai') };
   let real = { home: '', items: '', isHomeNear: true, isUsual: false };
   const cache = new WeakMap<Authority, { thread: string | undefined; made: Authority }>();
 
   function places() {
-    if (looks.isRecent()) return real;
-    looks.begin();
+    if (freshness.isRecent()) return real;
+    freshness.begin();
     // A folder that does not exist yet has no link that leads to it either.
     const now = realOf(listed.home) ?? listed.home;
     const items = realOf(listed.items) ?? listed.items;
@@ -99,7 +99,7 @@ export function createKeepOut(
     if (isKeptPlace(within) || isOthersOutput(within, thread)) return whyKept;
     const folder = isItem ? within.split('/')[1] : undefined;
     return folder !== undefined && filtered.includes(folder)
-      ? `holds ${folder} that the lists of the directive leave out; they are found with \`search\` and \`load\``
+      ? `contains ${folder} that the lists of the directive exclude; use \`search\` and \`load\``
       : undefined;
   }
 

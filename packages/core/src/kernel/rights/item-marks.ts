@@ -1,5 +1,5 @@
-// Marks of items. An item is a file: content that is written into it keeps its marks, and a caller who
-// reads the text gets the marks back. The signature of a person removes them.
+// Computes the marks of items. An item is a file: content that is written into it keeps its marks, and a
+// caller that reads the text gets the marks back. The signature of a person removes them.
 import { hash } from 'node:crypto';
 import {
   asJson,
@@ -45,7 +45,7 @@ export function checkSignature({ kind, id, signature }: Item): Outcome<null> {
 }
 
 /** Marks of a server's description of its tool. It stays untrusted after a person has approved the tool. */
-const FOREIGN = describe({ labels: ['untrusted'], taint: ['untrusted', 'src:mcp'] });
+const SERVER_TEXT = describe({ labels: ['untrusted'], taint: ['untrusted', 'src:mcp'] });
 
 /** Marks of a text from a package or a catalog that no trusted key signed. */
 export const FROM_STRANGER = describe({
@@ -82,7 +82,7 @@ export function createItemMarks(labels: LabelRecords): ItemMarks {
       const recorded = isSigned(item.signature)
         ? undefined
         : labels.recall(item.file, hash('sha256', item.body));
-      const descriptionMarks = item.tags.includes('mcp_tool') ? FOREIGN : EMPTY;
+      const descriptionMarks = item.tags.includes('mcp_tool') ? SERVER_TEXT : EMPTY;
       const fetched = isFromStranger(item) ? FROM_STRANGER : EMPTY;
       return mergeAll([own, descriptionMarks, fetched, recorded ?? EMPTY]);
     },
@@ -128,7 +128,7 @@ export const shownFailure = <T>(
   outcome: Outcome<T>,
 ): Outcome<T> => (outcome.ok ? outcome : withoutPlaces(outcome, hiddenPlaces(library)));
 
-/** Does the same for diagnostics in such files. */
+/** Returns diagnostics with the paths of files as the caller may see them. */
 export const shownDiagnostics = (
   library: Pick<Library, 'roots' | 'projectRoot'>,
   found: readonly Diagnostic[],

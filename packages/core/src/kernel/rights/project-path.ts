@@ -1,5 +1,5 @@
-// The one function that turns a path from a model, a tool or an untrusted text into a place inside of
-// the project. Everything that uses files calls it first and uses its answer, never the original text.
+// Resolves a path from a model, a tool or an untrusted text to a path inside of the project. All code that
+// uses files calls it first and uses its answer, never the original text.
 import { lstatSync, readdirSync, realpathSync } from 'node:fs';
 import { basename, dirname, isAbsolute, join, relative, resolve, sep } from 'node:path';
 import { errnoOf, fail, type Outcome, ok } from '../../base/index.ts';
@@ -68,7 +68,7 @@ export function resolveProjectPath(projectRoot: string, path: string): Outcome<P
     return fail('invalid_input', `a path must have 1 to ${MAX_PATH} characters`);
   }
   if (/[\u0000-\u001f\u007f]/.test(path)) {
-    return fail('invalid_input', `path ${JSON.stringify(path)} holds a control character`);
+    return fail('invalid_input', `path ${JSON.stringify(path)} contains a control character`);
   }
   const real = realOrNew(isAbsolute(path) ? path : resolve(projectRoot, path));
   if (!real.ok) return real;

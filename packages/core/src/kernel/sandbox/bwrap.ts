@@ -1,4 +1,4 @@
-// The Linux sandbox with bubblewrap: its command line for one child. Arguments go through a pipe, so
+// Makes the bubblewrap command line of the Linux sandbox for one child. Arguments go through a pipe, so
 // that the list of processes does not show the values of environment variables.
 import { closeSync, openSync } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -19,7 +19,7 @@ import {
 } from './plan.ts';
 import { systemPlaces } from './visible.ts';
 
-/** New namespaces of every kind, no capabilities, and the end with the parent process. */
+/** Arguments for new namespaces of every kind, no capabilities, and an end together with the parent process. */
 const ISOLATION: readonly string[] = [
   '--unshare-user-try',
   '--unshare-ipc',

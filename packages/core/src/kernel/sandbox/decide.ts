@@ -19,7 +19,7 @@ const INSTALL: Readonly<Record<string, string>> = {
   darwin: '`/usr/bin/sandbox-exec` is part of macOS; check that it was not removed',
 };
 
-const NO_SANDBOX = 'there is none for this system: use Linux, macOS or WSL 2';
+const NO_SANDBOX = 'this system has no supported sandbox; use Linux, macOS or WSL 2';
 
 /**
  * Returns the sandbox mode of a tool. Bundle tools have no exception, because a command such as git runs
@@ -30,7 +30,7 @@ export function decideSandbox(tool: Tool, policy: SandboxPolicy): Outcome<Sandbo
   if (tool.sandbox === 'none' && !mayGoWithout) {
     return fail(
       'permission_denied',
-      `tool \`${tool.id}\` wants to run without a sandbox; set \`sandbox: none\` in the user-level policy, or \`sandbox: workspace\` on the tool`,
+      `tool \`${tool.id}\` declares \`sandbox: none\`, which the policy does not allow; set \`sandbox: none\` in the user-level policy, or \`sandbox: workspace\` on the tool`,
       { missing: '', rule: 'sandbox', attempted: tool.id },
     );
   }
@@ -61,7 +61,7 @@ function verifyNetwork(capability: string, verify: Verifier, unguessable: string
   const isMissing = allowed.error.detail.missing !== '';
   return fail(
     'permission_denied',
-    `a process cannot be held to single hosts, so this needs \`${capability}\` for every host and method; use \`http/request\` for a narrower right`,
+    `a process cannot be restricted to single hosts, so it needs \`${capability}\` for every host and method; use \`http/request\` for a narrower right`,
     { ...allowed.error.detail, ...(isMissing && { missing: capability, scope: { host: '**' } }) },
   );
 }

@@ -1,5 +1,5 @@
-// Files with a denied name that a child created in a writable folder. They are moved out after its end,
-// and links that it replaced are restored.
+// Moves out files with a denied name that a child created in a writable folder, after the end of the child.
+// Links that the child replaced are restored.
 import { readlinkSync, symlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import { type AccessQuestion, accessIn, findUnwritable, isWithin, type Places } from './places.ts';
@@ -11,7 +11,7 @@ const targetOf = (path: string): string => {
   try {
     return readlinkSync(path);
   } catch {
-    return ''; // no link, or not there
+    return ''; // not a link, or missing
   }
 };
 
@@ -22,7 +22,7 @@ function attempt(act: () => void): void {
   try {
     act();
   } catch {
-    // The file is gone or cannot be changed. The answer names it.
+    // The file was removed or cannot be changed. The result of the call lists it.
   }
 }
 

@@ -1,4 +1,4 @@
-// Names that other programs act upon: a `.git` chooses commands that the person's next `git status`
+// Finds names that other programs act upon: a `.git` chooses commands that the person's next `git status`
 // runs, and `.ai` contains what the runtime runs. Existing ones ("traps") are mounted read-only. A
 // process cannot be kept from creating new ones where it may write, so they are moved out after its end.
 import { chmodSync, existsSync, lstatSync, readdirSync } from 'node:fs';
@@ -16,7 +16,7 @@ export interface Trap {
    */
   kind: 'name' | 'repository' | 'closed';
   type: 'folder' | 'file' | 'link';
-  /** The same for the same file under another path, never for a new one. */
+  /** Identity of the file. It stays the same under another path, and a new file has another one. */
   id: string;
   bornMs: number;
   changedMs: number;
@@ -46,9 +46,9 @@ interface NamedFolder {
 
 /** A younger time stamp may belong to two states of a folder. */
 const SETTLED_MS = 50;
-const MAX_REMEMBERED = 100_000;
+const MAX_CACHED = 100_000;
 /** Cache of read folders. Reading a folder costs ten times as much as its time stamp. */
-const remembered = new Map<string, NamedFolder>();
+const folderCache = new Map<string, NamedFolder>();
 
 /** Follows the rule of git, which ignores the type of the entries. */
 const isRepository = (names: ReadonlySet<string>): boolean =>
@@ -74,25 +74,25 @@ function read(path: string): Omit<NamedFolder, 'inode' | 'changed'> {
   }
 }
 
-function lookInto(path: string): NamedFolder | undefined {
-  const found = statOf(path);
-  if (!found?.isDirectory()) return undefined;
-  const before = remembered.get(path);
-  if (before?.inode === found.ino && before.changed === found.ctimeMs) return before;
-  const isSettled = Date.now() - found.ctimeMs > SETTLED_MS;
-  const folder = { ...read(path), inode: found.ino, changed: found.ctimeMs };
-  remembered.delete(path);
-  if (remembered.size >= MAX_REMEMBERED) remembered.clear();
-  if (isSettled && !folder.isClosed) remembered.set(path, folder);
+function readFolder(path: string): NamedFolder | undefined {
+  const stats = statOf(path);
+  if (!stats?.isDirectory()) return undefined;
+  const before = folderCache.get(path);
+  if (before?.inode === stats.ino && before.changed === stats.ctimeMs) return before;
+  const isSettled = Date.now() - stats.ctimeMs > SETTLED_MS;
+  const folder = { ...read(path), inode: stats.ino, changed: stats.ctimeMs };
+  folderCache.delete(path);
+  if (folderCache.size >= MAX_CACHED) folderCache.clear();
+  if (isSettled && !folder.isClosed) folderCache.set(path, folder);
   return folder;
 }
 
 function trapAt(projectRoot: string, path: string, kind: Trap['kind']): Trap[] {
-  const found = lstatSync(join(projectRoot, path), { bigint: true, throwIfNoEntry: false });
-  if (!found) return [];
-  const id = [kind, found.dev, found.ino, found.birthtimeNs].join(':');
-  const type = found.isSymbolicLink() ? 'link' : found.isDirectory() ? 'folder' : 'file';
-  const [bornMs, changedMs] = [Number(found.birthtimeMs), Number(found.ctimeMs)];
+  const stats = lstatSync(join(projectRoot, path), { bigint: true, throwIfNoEntry: false });
+  if (!stats) return [];
+  const id = [kind, stats.dev, stats.ino, stats.birthtimeNs].join(':');
+  const type = stats.isSymbolicLink() ? 'link' : stats.isDirectory() ? 'folder' : 'file';
+  const [bornMs, changedMs] = [Number(stats.birthtimeMs), Number(stats.ctimeMs)];
   return [{ path, kind, type, id, bornMs, changedMs }];
 }
 
@@ -112,7 +112,7 @@ function trapsOf(projectRoot: string, path: string, folder: NamedFolder): Trap[]
 }
 
 /** Returns every trap in these places, outer before inner. */
-function lookThrough(
+function searchPlaces(
   projectRoot: string,
   { root, places }: Places,
   counts: (access: PlaceAccess) => boolean,
@@ -123,7 +123,7 @@ function lookThrough(
   const queue = counts(root) ? ['', ...others] : others;
   const traps: Trap[] = [];
   for (const path of queue) {
-    const folder = lookInto(join(projectRoot, path));
+    const folder = readFolder(join(projectRoot, path));
     if (!folder) continue;
     traps.push(...trapsOf(projectRoot, path, folder));
     const inside = folder.folders.map((name) => below(path, name));
@@ -135,12 +135,12 @@ function lookThrough(
 /** Returns every trap in the writable places, and the repository of the project itself. */
 export const findTraps = (projectRoot: string, places: Places): Trap[] => [
   ...(places.root === 'write' ? [] : trapAt(projectRoot, '.git', 'name')),
-  ...lookThrough(projectRoot, places, (access) => access === 'write'),
+  ...searchPlaces(projectRoot, places, (access) => access === 'write'),
 ];
 
 /** Returns the readable folders in which git could reveal the content of other files. */
 export const findRepositories = (projectRoot: string, places: Places): string[] =>
-  lookThrough(projectRoot, places, (access) => access !== 'none')
+  searchPlaces(projectRoot, places, (access) => access !== 'none')
     .filter(({ path, type }) => type === 'folder' && !/(^|\/)\.ai$/i.test(path))
     .map(({ path }) => path);
 
@@ -159,11 +159,11 @@ export function newTraps(
   places: Places,
   { known: presentIds, opened }: Traps,
 ): Trap[] {
-  const found = findTraps(projectRoot, places);
-  const inside = found
+  const traps = findTraps(projectRoot, places);
+  const inside = traps
     .filter(({ id }) => opened.has(id))
     .flatMap((repository) => closedIn(projectRoot, repository));
-  return [...found, ...inside].filter(({ id }) => !presentIds.has(id));
+  return [...traps, ...inside].filter(({ id }) => !presentIds.has(id));
 }
 
 /**
@@ -180,7 +180,7 @@ export function setTrapsAside(
     try {
       disarm(projectRoot, trap, aside);
     } catch {
-      // The trap is gone or cannot be renamed. The answer names it.
+      // The trap was removed or cannot be renamed. The result of the call lists it.
     }
   }
   return traps.map(({ path }) => path);
@@ -204,7 +204,7 @@ function fewer(folders: readonly string[]): string[] {
 
 /**
  * Returns every socket, FIFO and device below these folders: a process outside may be at the other end,
- * and a read-only mount does not keep anybody from it. Also returns the folders whose content is not known,
+ * and a read-only mount does not prevent its use. Also returns the folders whose content is not known,
  * because they cannot be listed or because there are more than `most`. Installed packages come last.
  * Paths are absolute. Fails with `permission_denied` if there are too many to close.
  */
@@ -213,17 +213,17 @@ export function findEndpoints(
   isLeftOut: (path: string) => boolean,
   most = MAX_FOLDERS,
 ): Outcome<string[]> {
-  const found: string[] = [];
+  const endpoints: string[] = [];
   const unknown: string[] = [];
   const [first, last]: [string[], string[]] = [[...roots], []];
   let budget = most;
   for (const list of [first, last]) {
     for (const path of list) {
       budget -= 1;
-      const folder = budget < 0 ? undefined : lookInto(path);
+      const folder = budget < 0 ? undefined : readFolder(path);
       if (budget < 0 || folder?.isClosed) unknown.push(path);
       if (!folder) continue;
-      found.push(...folder.endpoints.map((name) => `${path}/${name}`));
+      endpoints.push(...folder.endpoints.map((name) => `${path}/${name}`));
       for (const name of [...folder.folders, ...folder.names]) {
         const inside = `${path}/${name}`;
         if (!isLeftOut(inside)) (name === 'node_modules' ? last : list).push(inside);
@@ -237,15 +237,15 @@ export function findEndpoints(
   if (whole !== undefined) {
     return fail(
       'permission_denied',
-      `\`${basename(whole)}\` holds more than ${most} folders, too many to search for sockets; list under \`sees\` what the tool needs, or grant \`fs.read\` for less`,
+      `folder \`${basename(whole)}\` has more than ${most} folders, too many to search for sockets; list the needed paths under \`sees\` of the tool, or grant \`fs.read\` for fewer folders`,
       { missing: '', rule: 'sandbox' },
     );
   }
-  const open = found.filter((path) => !closed.some((folder) => isInside(path, folder)));
+  const open = endpoints.filter((path) => !closed.some((folder) => isInside(path, folder)));
   if (open.length > MAX_ENDPOINTS) {
     return fail(
       'permission_denied',
-      `more than ${MAX_ENDPOINTS} sockets, FIFOs and devices are in view, for example \`${basename(open[0] ?? '')}\`; move them out of the project`,
+      `more than ${MAX_ENDPOINTS} sockets, FIFOs and devices are visible, such as \`${basename(open[0] ?? '')}\`; move them out of the project`,
       { missing: '', rule: 'sandbox' },
     );
   }

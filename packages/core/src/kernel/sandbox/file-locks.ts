@@ -1,4 +1,4 @@
-// Folders that exist only during the run of a child, because a mount needs a target. A denied path that
+// Creates folders that exist only during the run of a child, because a mount needs a target. A denied path that
 // does not exist is created and closed, because a child could create it. A granted path that does not
 // exist is created and opened, because a child could not. Empty ones are removed afterwards.
 import { lstatSync, mkdirSync, rmdirSync, rmSync, writeFileSync } from 'node:fs';
@@ -23,7 +23,7 @@ const removeEmpty = (path: string): boolean => {
     rmdirSync(path);
     return true;
   } catch {
-    return false; // somebody else counts on it, or put something in it
+    return false; // it is not empty, because another process uses it
   }
 };
 
@@ -96,7 +96,7 @@ export function createHolds(projectRoot: string, name: string) {
       try {
         if (!make(path)) return;
       } catch {
-        return; // a child that writes there is told so
+        return; // a child that writes there gets an error
       }
       if (!created.includes(path)) created.push(path);
       shared.set(place, (shared.get(place) ?? 0) + 1);

@@ -1,4 +1,4 @@
-// The macOS sandbox: a profile for `sandbox-exec`. Later rules win over earlier ones.
+// Makes the profile of the macOS sandbox, for `sandbox-exec`. Later rules win over earlier ones.
 import type { PlaceAccess } from './places.ts';
 import type { ProjectView } from './project.ts';
 
@@ -39,7 +39,7 @@ export function seatbeltProfile(plan: SeatbeltPlan): string {
     ...view.places.flatMap(({ path, access }) => place(access, `${projectRoot}/${path}`)),
     `(deny file-write* ${subpath(`${projectRoot}/.ai`)})`,
     ...view.hidden.map((path) => `(deny file-read* file-write* ${subpath(path)})`),
-    // The folders of the tool, wherever they are.
+    // The folders of the tool stay readable, wherever they are.
     ...plan.always.map((path) => `(allow file-read* ${subpath(path)})`),
   ];
   return lines.join('\n');

@@ -6,10 +6,10 @@ import { type AccessQuestion, createJudge } from './places.ts';
 
 const magic = (kind: string, glob: string): string => `:(${kind})${glob}`;
 
-const notHeld = (what: string): Outcome<never> =>
+const unrestricted = (what: string): Outcome<never> =>
   fail(
     'permission_denied',
-    `${what}; grant \`fs.read\` for what git is to show, or name paths that may be read`,
+    `${what}; grant \`fs.read\` for the paths that git must show, or name readable paths`,
     { missing: 'fs.read' },
   );
 
@@ -30,7 +30,7 @@ export function pathspecsOf(
   question: AccessQuestion,
   callerPaths: readonly string[],
 ): Outcome<readonly string[]> {
-  if (!question.globs) return notHeld('git cannot be held to a part of the project here');
+  if (!question.globs) return unrestricted('git cannot be restricted to a part of the project here');
   const globs = [...new Set(question.globs)].filter((glob) => !glob.startsWith('/'));
   const { mayRead } = question;
   const judge = createJudge(question);
@@ -46,8 +46,8 @@ export function pathspecsOf(
   const refused = paths.find(
     (path) => judge.folder(path) === 'none' && !(open.includes(path) && mayRead(path)),
   );
-  if (refused !== undefined) return notHeld(`\`${refused}\` may not be read`);
-  if (open.length === 0) return notHeld('no file of the project may be read');
+  if (refused !== undefined) return unrestricted(`\`${refused}\` may not be read`);
+  if (open.length === 0) return unrestricted('no file of the project may be read');
   return ok([
     ...(paths.length > 0
       ? paths.map((path) => magic('top,literal', path))

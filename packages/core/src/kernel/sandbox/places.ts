@@ -125,7 +125,7 @@ function shapeOf(globs: readonly string[]): Shape {
   return shape;
 }
 
-/** Answers which access a file or a whole folder has, and which globs decide about it. */
+/** Returns functions that judge the access to a file or a whole folder, and the globs that decide about it. */
 export function createJudge({ mayRead, mayWrite, unguessable, globs }: AccessQuestion) {
   // A right to write does not cover items, which are only read; no glob expresses this.
   const items = mayRead(`${unguessable}/.ai/${unguessable}`) ? [] : ['**/.ai/**'];
@@ -175,7 +175,7 @@ function entriesOf(folder: string) {
       isMountable: one.isDirectory() || one.isFile(),
     }));
   } catch {
-    return []; // unreadable for us, unreadable in there
+    return []; // the child cannot read it either
   }
 }
 
@@ -217,19 +217,19 @@ function closePlaces({ root, places }: Places, shut: readonly MountPlace[]): Pla
 }
 
 /** Adds the writable folders above closed places, because a mounted folder cannot be renamed. */
-function withParents(found: Places): MountPlace[] {
-  const pins = found.places
+function withParents(current: Places): MountPlace[] {
+  const pins = current.places
     .filter(({ access }) => access !== 'write')
     .flatMap(({ path }) => {
       const folders: string[] = [];
       for (let folder = above(path); folder !== ''; folder = above(folder)) folders.push(folder);
       return folders;
     });
-  const accessOf = accessIn(found);
-  const wanted = [...new Set(pins)].filter((path) => accessOf(path) === 'write');
+  const accessOf = accessIn(current);
+  const writableParents = [...new Set(pins)].filter((path) => accessOf(path) === 'write');
   return inOrder([
-    ...found.places,
-    ...wanted.map((path): MountPlace => ({ path, access: 'write' })),
+    ...current.places,
+    ...writableParents.map((path): MountPlace => ({ path, access: 'write' })),
   ]);
 }
 
@@ -237,21 +237,21 @@ function withParents(found: Places): MountPlace[] {
  * Limits the number of mounts. Closed places are merged; if too many open places remain, the start is refused.
  */
 function limitPlaces(start: Places): Outcome<Places> {
-  for (let found = start; ; ) {
-    const places = withParents(found);
-    if (places.length <= MAX_PLACES) return ok({ root: found.root, places });
-    const accessOf = accessIn(found);
-    const closed = found.places.filter(
+  for (let current = start; ; ) {
+    const places = withParents(current);
+    if (places.length <= MAX_PLACES) return ok({ root: current.root, places });
+    const accessOf = accessIn(current);
+    const closed = current.places.filter(
       ({ path, access }) => RANK[access] < RANK[accessOf(above(path))],
     );
     if (closed.length === 0) {
       return fail(
         'permission_denied',
-        `the rights over files cover more than ${MAX_PLACES} separate places, too many to mount; grant whole folders`,
+        `the rights over files cover more than ${MAX_PLACES} separate paths, too many to mount; grant whole folders`,
         { missing: '', rule: 'sandbox' },
       );
     }
-    found = closePlaces(found, mergeDeepest(closed));
+    current = closePlaces(current, mergeDeepest(closed));
   }
 }
 
@@ -337,9 +337,9 @@ export function findPlaces(projectRoot: string, question: AccessQuestion): Outco
   const { unasked, links, reading, writing, ...walked } = walk(projectRoot, question);
   let shut: readonly MountPlace[] = unasked;
   while (shut.length > MAX_UNASKED) shut = mergeDeepest(shut);
-  const found = limitPlaces(closePlaces(walked, shut));
-  if (!found.ok) return found;
-  const { root, places } = found.output;
+  const limited = limitPlaces(closePlaces(walked, shut));
+  if (!limited.ok) return limited;
+  const { root, places } = limited.output;
   const isKnown = question.globs !== undefined;
   const readsAll =
     root !== 'none' &&

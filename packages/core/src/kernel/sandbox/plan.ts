@@ -1,4 +1,4 @@
-// The request to a Linux sandbox and its answer, the same for every program that implements it.
+// Types of the request to a Linux sandbox and of its answer, the same for every program that implements it.
 import { closeSync, constants, fstatSync, openSync, readlinkSync, statSync } from 'node:fs';
 import { fail, type Outcome } from '../../base/index.ts';
 import type { MountPlace } from './places.ts';
@@ -60,7 +60,7 @@ export interface SandboxLaunch {
   fds: number[];
 }
 
-/** Opens the place itself. Undefined if a link is at the path. */
+/** Opens the file or folder at the path. Undefined for a link, and for a path that goes through a link. */
 export function openPlace(path: string): number | undefined {
   const flags = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
   let fd: number | undefined;
@@ -68,7 +68,7 @@ export function openPlace(path: string): number | undefined {
     fd = openSync(path, flags);
     if (readlinkSync(`/proc/self/fd/${fd}`) === path) return fd;
   } catch {
-    // The place is gone or unreadable.
+    // The path was removed or is unreadable.
   }
   if (fd !== undefined) closeSync(fd);
   return undefined;

@@ -1,5 +1,5 @@
-// Finds a sandbox that works on this machine. It is tried once by running a program in it, because an
-// installed binary proves nothing if user namespaces are disabled.
+// Finds a sandbox that works on this machine. Each candidate is tried by running a program in it, because
+// an installed binary does not work if user namespaces are disabled.
 import { join } from 'node:path';
 import type { Writable } from 'node:stream';
 import { messageOf, spawn } from '../../base/index.ts';
@@ -9,7 +9,7 @@ import { PROGRAMS, utilLinuxLaunch } from './util-linux.ts';
 import { isExecutable } from './visible.ts';
 
 const PROBE_MS = 10_000;
-const MAX_SAID = 65_536;
+const MAX_OUTPUT = 65_536;
 /** System folders. The person's path is not used, because a project could be on it. */
 const FOLDERS = [...SANDBOX_PATH.split(':'), '/usr/local/bin', '/run/wrappers/bin'];
 
@@ -31,7 +31,7 @@ const run = (file: string, args: readonly string[], options = '') =>
     const output = { stdout: '', stderr: '' };
     for (const name of ['stdout', 'stderr'] as const) {
       child[name]?.setEncoding('utf8').on('data', (chunk: string) => {
-        output[name] = (output[name] + chunk).slice(0, MAX_SAID);
+        output[name] = (output[name] + chunk).slice(0, MAX_OUTPUT);
       });
     }
     child.on('error', (error) => resolve({ ok: false, text: error.message }));
@@ -102,10 +102,10 @@ async function probeLinux(
 ): Promise<SandboxReport> {
   const reasons: string[] = [];
   for (const kind of kinds) {
-    const found = await LINUX[kind](folders);
+    const report = await LINUX[kind](folders);
     const reason = reasons.length > 0 ? { reason: reasons.join('; ') } : {};
-    if (found.kind !== 'none') return { ...found, ...reason };
-    if (found.reason !== undefined) reasons.push(found.reason);
+    if (report.kind !== 'none') return { ...report, ...reason };
+    if (report.reason !== undefined) reasons.push(report.reason);
   }
   return { kind: 'none', reason: reasons.join('; ') };
 }
@@ -132,16 +132,16 @@ async function probe(options: ProbeOptions): Promise<SandboxReport> {
     return await probeLinux(folders, options.kinds ?? ['bwrap', 'util-linux']);
   }
   if (platform === 'darwin') return await probeSeatbelt(folders);
-  return { kind: 'none', reason: `no sandbox is known for \`${platform}\`` };
+  return { kind: 'none', reason: `no sandbox is supported on \`${platform}\`` };
 }
 
-/** Result for this machine. A second project of the process does not repeat the probe. */
-let found: Promise<SandboxReport> | undefined;
+/** Cached result for this machine. A second project of the process does not repeat the probe. */
+let probed: Promise<SandboxReport> | undefined;
 
-/** Never throws. Starts a few processes, once per process if there is a sandbox. */
+/** Finds a sandbox. Never throws. The result is cached if a sandbox works. */
 export async function probeSandbox(options?: ProbeOptions): Promise<SandboxReport> {
   if (options) return await probe(options);
-  const report = await (found ??= probe({}));
-  if (report.kind === 'none') found = undefined;
+  const report = await (probed ??= probe({}));
+  if (report.kind === 'none') probed = undefined;
   return report;
 }

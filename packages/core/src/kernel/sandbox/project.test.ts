@@ -347,7 +347,7 @@ describe.each(working)('%s', (_, report) => {
       ...shell(`python3 -c '${code}; import signal; signal.pause()' & wait; wait`),
       max_memory_mb: 64,
     });
-    expect(facts['message']).toContain('its processes took more than 64 MB of memory');
+    expect(facts['message']).toContain('its processes used more than 64 MB of memory');
   });
 
   test('memory, processes and open files are bounded', async () => {

@@ -1,6 +1,6 @@
-// The project inside of the sandbox: readable and writable where its caller may read and write. `.ai/`
-// is always read-only, without its transcripts and registry. Git's own folder opens only to tools that
-// need it and to `git.write`.
+// Computes the view of the project inside of the sandbox: readable and writable where its caller may read
+// and write. `.ai/` is always read-only, without its transcripts and registry. Git's own folder opens only
+// to tools that need it and to `git.write`.
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { fail, isInside, messageOf, type Outcome, ok } from '../../base/index.ts';
@@ -93,7 +93,7 @@ function closeTraps(
   if (traps.some(({ path }) => path === '')) {
     return fail(
       'permission_denied',
-      'the project is itself a repository without a working tree, so nothing in it can be opened for writing; set `sandbox: strict` on the tool',
+      'the project is a repository without a working tree, so no file in it can be opened for writing; set `sandbox: strict` on the tool',
     );
   }
   const repositories = traps.filter((trap) => isRepositoryFolder(projectRoot, trap));
@@ -107,7 +107,7 @@ function closeTraps(
   if (closed.length > MAX_TRAPS) {
     return fail(
       'permission_denied',
-      `more than ${MAX_TRAPS} repositories lie where \`fs.write\` is held, too many to mount read-only; grant narrower folders`,
+      `more than ${MAX_TRAPS} repositories are in folders with \`fs.write\`, too many to mount read-only; grant narrower folders`,
       { missing: '', rule: 'sandbox' },
     );
   }
@@ -128,7 +128,7 @@ function withoutHistory(projectRoot: string, view: Places): Outcome<MountPlace[]
   if (paths.includes('') || paths.length > MAX_TRAPS) {
     return fail(
       'permission_denied',
-      'part of the project may not be read, and the history of its repositories cannot be left out; grant `fs.read` for whole folders without repositories',
+      'part of the project may not be read, and the history of its repositories cannot be hidden; grant `fs.read` for whole folders without repositories',
       { missing: 'fs.read' },
     );
   }
@@ -191,14 +191,14 @@ function writableView(
   const mounts = read.output.places.filter(({ path }) => !opened.has(path));
   const view: Places = { root: found.output.root, places: inOrder([...mounts, ...own, ...shut]) };
   const written: Places = found.output;
-  const done = noteUnfinished(notes, rights.name, { places: written, traps, holds });
+  const removeNote = noteUnfinished(notes, rights.name, { places: written, traps, holds });
   const { hasNames } = found.output;
   const links = linksAt(projectRoot, found.output.links);
   const close = (): SetAside => {
     holds.release();
     const moved = setTrapsAside(projectRoot, newTraps(projectRoot, written, traps), to);
     const denied = hasNames ? takeDenied(projectRoot, rights, { view, links }, to) : [];
-    done();
+    removeNote();
     return { paths: [...moved, ...denied], folder: to };
   };
   return ok({ ...view, readsAll: read.output.readsAll, close });
@@ -214,19 +214,19 @@ export function projectView(
     ? openedFor(projectRoot, question)
     : onlyRead(projectRoot, question);
   if (!viewed.ok) return viewed;
-  const wished = [...HIDDEN.map((path) => join(projectRoot, path)), ...alsoHidden];
+  const hiddenPaths = [...HIDDEN.map((path) => join(projectRoot, path)), ...alsoHidden];
   // A path that does not exist cannot be seen.
-  return ok({ ...viewed.output, hidden: wished.flatMap((path) => realOf(path) ?? []) });
+  return ok({ ...viewed.output, hidden: hiddenPaths.flatMap((path) => realOf(path) ?? []) });
 }
 
-/** Removes the folders that were created if the child is not started. */
+/** Returns a view with writable places. If this fails, the created folders are removed. */
 function openedFor(projectRoot: string, rights: ProjectRights): Outcome<Viewed> {
   const holds = createHolds(projectRoot, rights.name);
   let view: Outcome<Viewed>;
   try {
     view = writableView(projectRoot, rights, holds);
   } catch (error) {
-    view = fail('sandbox_missing', `the sandbox could not be set up: ${messageOf(error)}`);
+    view = fail('sandbox_missing', `the sandbox cannot be set up: ${messageOf(error)}`);
   }
   if (!view.ok) {
     holds.release();

@@ -22,7 +22,7 @@ export const statOf = (path: string) => {
   try {
     return lstatSync(path, { throwIfNoEntry: false });
   } catch {
-    return undefined; // the folder above is closed, and counts as such
+    return undefined; // the folder above is closed, which is reported by itself
   }
 };
 
@@ -76,11 +76,11 @@ export function takeAway(folder: string, name: string, to: string): void {
       mkdirSync(to, { recursive: true, mode: 0o700 });
       move(renamed, join(to, freeName(to, basename(name))));
     } catch {
-      // There is no space, or no right to write there.
+      // The disk is full, or the folder is not writable.
     }
   });
 }
 
-/** Does the same for a path of the project. */
+/** Moves a path of the project out of it. If it cannot be moved, it stays under a name without effect. */
 export const takeOut = (projectRoot: string, path: string, aside: string): void =>
   takeAway(dirname(join(projectRoot, path)), basename(path), join(aside, dirname(path)));

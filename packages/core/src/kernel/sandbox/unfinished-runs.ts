@@ -16,7 +16,7 @@ import { newTraps, setTrapsAside, type Trap, type Traps } from './executable-nam
 import { type Holds, releaseHolds } from './file-locks.ts';
 import type { Places } from './places.ts';
 
-/** The clean-up after the end of a child. */
+/** Data for the clean-up after the end of a child. */
 interface Unfinished {
   places: Places;
   traps: Traps;
@@ -26,7 +26,7 @@ interface Unfinished {
 const BEAT_MS = 2000;
 /** Files created this long after the last sign of the process may still be the child's. */
 const SLACK_MS = 5000;
-/** The limit for a process that cannot be observed from here. */
+/** A process of another namespace counts as dead after this time without a sign. */
 const SILENT_MS = 60_000;
 
 const textOf = (read: () => string): string => {
@@ -81,7 +81,7 @@ const isOver = (note: Note, beat: number): boolean =>
     ? !isAlive(note.pid) || processName(note.pid) !== note.process
     : Date.now() - beat > SILENT_MS;
 
-/** True for a trap that was created or renamed while the child ran. Later ones belong to the person. */
+/** True for a trap that was created or renamed while the child ran. A later trap is the person's own. */
 const isOfRun = (trap: Trap, since: number, until: number): boolean =>
   (trap.bornMs >= since && trap.bornMs <= until) || trap.changedMs <= until;
 
@@ -112,7 +112,7 @@ export function noteUnfinished(folder: string, name: string, work: Unfinished): 
     try {
       utimesSync(file, now, now);
     } catch {
-      // The note is gone.
+      // The note was removed by another process.
     }
   }, BEAT_MS);
   beat.unref();
@@ -128,7 +128,7 @@ export function finishOthers(projectRoot: string, folder: string, aside: string)
   try {
     names = readdirSync(folder);
   } catch {
-    return []; // nothing was ever noted
+    return []; // no run was ever recorded
   }
   return names.flatMap((name) => {
     const file = join(folder, name);

@@ -1,5 +1,5 @@
-// The Linux sandbox without bubblewrap: the same view, made by `unshare`, `mount`, `pivot_root` and
-// `setpriv`. A shell with root in its own namespace builds it and gives up every right. A second one
+// Makes the Linux sandbox without bubblewrap: the same view, by `unshare`, `mount`, `pivot_root` and
+// `setpriv`. A shell with root in its own namespace builds it and gives up every right. A second shell
 // inside sets the environment and stays as the parent of all processes there.
 import { existsSync, lstatSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -69,7 +69,7 @@ interface MountPoint {
   flags: string[];
 }
 
-/** Flags that a less privileged namespace may not remove. */
+/** Mount flags that a less privileged namespace may not remove. */
 const KEPT = ['ro', 'nosuid', 'nodev', 'noexec'];
 
 function mountPoints(): MountPoint[] {
@@ -91,7 +91,7 @@ function host(source: string, target: string, access: Mount['access'], isDevice 
   return [{ target, from: { host: real }, access, isFolder: isFolder(real), isDevice }];
 }
 
-/** A mount of the project or of its places. If it fails, the sandbox fails. */
+/** Returns a mount of the project or of its places. If it fails, the sandbox fails. */
 const exactly = (path: string, access: PlaceAccess, storage: string): Mount =>
   access === 'none'
     ? own(path, storage, 'read', isFolder(path))
@@ -150,12 +150,12 @@ function foundations(mounts: readonly Mount[]): { folders: string[]; files: stri
 
 function flagsOf(mount: Mount, points: readonly MountPoint[]): string[] {
   const { from } = mount;
-  const wanted = [mount.access === 'read' ? 'ro' : 'rw', 'nosuid', mount.isDevice ? '' : 'nodev'];
-  if ('own' in from) return wanted;
+  const basic = [mount.access === 'read' ? 'ro' : 'rw', 'nosuid', mount.isDevice ? '' : 'nodev'];
+  if ('own' in from) return basic;
   const over = points
     .filter(({ path }) => path === '/' || path === from.host || isBelow(path, from.host))
     .reduce((a, b) => (b.path.length >= a.path.length ? b : a), { path: '', flags: [] });
-  return [...wanted, ...over.flags];
+  return [...basic, ...over.flags];
 }
 
 const optionsOf = (flags: readonly string[]): string => {
@@ -173,7 +173,7 @@ function tableOf(
 ): string {
   const at = (path: string) => field(`${base}${path}`);
   const proc = 'nosuid,nodev,noexec';
-  // Read-only, except the files that map user ids in the last namespace. They can be written once, and
+  // `/proc` is read-only, except files that map user ids in the last namespace. They can be written once, and
   // are written before any program runs.
   const ids = ['uid_map', 'gid_map', 'setgroups'].map((name) => `/1/${name}`);
   const processes = isRoot
@@ -233,7 +233,7 @@ function checkPlaces(base: string, plan: SandboxPlan): Outcome<string[]> {
   const paths = expected.map(([path]) => path).join(' ');
   const identities = shellQuote(expected.map(([, identity]) => identity).join('\n'));
   return ok([
-    `[ "$(stat -c %d:%i ${paths})" = ${identities} ] || fail 'a place was replaced while it was being mounted'`,
+    `[ "$(stat -c %d:%i ${paths})" = ${identities} ] || fail 'a path was replaced while it was being mounted'`,
   ]);
 }
 
@@ -299,19 +299,19 @@ function setUp(base: string, plan: SandboxPlan, user: User): Outcome<string> {
 }
 
 /** Variables with a meaning for the shell, which would refuse or change them. */
-const TAKEN =
+const RESERVED =
   /^(_|PPID|UID|EUID|GROUPS|OPTIND|LINENO|RANDOM|SRANDOM|SECONDS|EPOCH\w+|DIRSTACK|FUNCNAME|HISTCMD|SHELLOPTS|POSIXLY_CORRECT|BASH\w*)$/;
 
 /** Returns the script that sets the environment. A variable that the shell reserves is set by a program. */
 function environmentScript(env: SandboxPlan['env']): string {
   const entries = Object.entries(env);
-  const isFree = (name: string) => /^[A-Za-z_]\w*$/.test(name) && !TAKEN.test(name);
+  const isFree = (name: string) => /^[A-Za-z_]\w*$/.test(name) && !RESERVED.test(name);
   const lines = entries
     .filter(([name]) => isFree(name))
     .map(([name, value]) => `export ${name}=${shellQuote(value)}`);
-  const taken = entries.filter(([name]) => !isFree(name));
-  const words = taken.map(([name, value]) => shellQuote(`${name}=${value}`)).join(' ');
-  const through = taken.length > 0 ? [`set -- "$(command -v env)" ${words} "$@"`] : [];
+  const reserved = entries.filter(([name]) => !isFree(name));
+  const words = reserved.map(([name, value]) => shellQuote(`${name}=${value}`)).join(' ');
+  const through = reserved.length > 0 ? [`set -- "$(command -v env)" ${words} "$@"`] : [];
   return `${[...through, ...lines].join('\n')}\n`;
 }
 

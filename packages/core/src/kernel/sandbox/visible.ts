@@ -1,4 +1,4 @@
-// The part of the system that a sandboxed child can read: only the files that programs need to run. The
+// Lists the part of the system that a sandboxed child can read: only files that programs need to run. The
 // home folder, other projects, sockets and files of other people do not exist inside.
 import { accessSync, constants, existsSync, statSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
@@ -67,7 +67,7 @@ export const isExecutable = (path: string): boolean => {
   }
 };
 
-/** Returns a `bin` folder and the parts of the toolchain beside it. Only the folder itself if the home folder is beside it. */
+/** Returns a `bin` folder and the parts of its toolchain. If the home folder is beside it, only the `bin` folder. */
 function toolchain(folder: string, home: string): string[] {
   const prefix = dirname(folder);
   if (!/^(s?bin|shims)$/.test(basename(folder)) || isInside(home, prefix)) return [folder];
@@ -77,12 +77,12 @@ function toolchain(folder: string, home: string): string[] {
 /** Returns readable folders for the programs on the path, never the home folder itself or one above it. */
 export function toolchainFolders(folders: readonly string[], home: string): string[] {
   const realHome = realOf(home) ?? home;
-  const found = folders.flatMap((folder) => {
+  const readable = folders.flatMap((folder) => {
     const real = realOf(folder);
     if (real === undefined || SYSTEM.some((system) => isInside(real, system))) return [];
     return [...toolchain(folder, realHome), ...toolchain(real, realHome)];
   });
-  return [...new Set(found)].filter(
+  return [...new Set(readable)].filter(
     (path) => path !== '/' && !isInside(realHome, path) && !isInside(home, path),
   );
 }

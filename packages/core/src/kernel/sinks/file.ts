@@ -231,7 +231,7 @@ function createSink(place: { absolute: string; relative: string }, options: File
 
 const writeSome: WriteSome = (fd, bytes, offset) => writeSync(fd, bytes, offset);
 
-/** `write` is the disk. Tests pass one that is full. */
+/** Creates file sinks. `write` writes to the disk; tests replace it by a full disk. */
 export const createFileSinkFactory =
   (ownFolder?: OwnFolder, write: WriteSome = writeSome): SinkFactory =>
   async (destination, context) => {

@@ -1,5 +1,5 @@
-// The built-in sink: events for the result of the call. They are bounded by number and size, and events
-// beyond that are counted.
+// The built-in sink `return` collects events for the result of the call. Their number and size are bounded,
+// and further events are counted.
 import { ok } from '../../base/index.ts';
 import {
   choiceField,
@@ -42,5 +42,5 @@ export const createReturnSink: SinkFactory = (destination) => {
   });
 };
 
-/** A sink for calls that need no events, and for measurements. */
+/** Creates a sink for calls that need no events, and for measurements. */
 export const createNullSink: SinkFactory = () => ok(countingSink('null_sink'));

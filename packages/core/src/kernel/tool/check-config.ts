@@ -36,13 +36,13 @@ const shapeOf = (name: Json | undefined): Primitive['config'] =>
 
 function findSink(type: string, primitives: Primitives, library: Shelf): Outcome<SinkConfig> {
   if (type === 'return') return ok({ config: {}, rule: SINK_SHAPES.return });
-  const found = library.find('tool', sinkId(type));
-  if (!found.ok) {
+  const sinkTool = library.find('tool', sinkId(type));
+  if (!sinkTool.ok) {
     const sinks = library.all('tool').flatMap(({ id, tags }) => (tags.includes('sink') ? id : []));
     const hint = didYouMean(type, ['return', 'file_sink', 'null_sink', 'websocket_sink', ...sinks]);
     return fail('not_found', `sink \`${type}\` not found`, compact({ hint }));
   }
-  const chain = library.chainOf(found.output);
+  const chain = library.chainOf(sinkTool.output);
   if (!chain.ok) return chain;
   const { links, primitive } = chain.output;
   const config = mergedConfig(links);
@@ -77,15 +77,15 @@ function destinationProblems(
     ];
   }
   const { config, rule } = sink.output;
-  const found = rule ? problemsIn(mergeDeep(config, destination), at.join('.'), rule) : [];
-  return found.map(({ path, ...rest }) => ({ ...rest, path: [...at, ...path.slice(1)] }));
+  const problems = rule ? problemsIn(mergeDeep(config, destination), at.join('.'), rule) : [];
+  return problems.map(({ path, ...rest }) => ({ ...rest, path: [...at, ...path.slice(1)] }));
 }
 
 const notShipped = (primitive: string): ShapeProblem => ({
   path: ['executor_id'],
   code: 'invalid_field',
-  message: `only tools that are shipped stand on \`${primitive}\``,
-  hint: 'call those of `read/` themselves, with what is to be read and how',
+  message: `only shipped tools may use primitive \`${primitive}\``,
+  hint: 'call a tool of `read/` with the text and the schema instead',
 });
 
 /**
@@ -116,18 +116,18 @@ function withPlaceholders(
   links: Chain['links'],
   rule: NonNullable<Primitive['config']>,
 ): ShapeProblem[] {
-  const found = problemsIn(config, 'config', rule);
+  const problems = problemsIn(config, 'config', rule);
   const names = links.flatMap(({ tool }) => tool?.parameters.map(({ name }) => name) ?? []);
-  for (const name of names.filter((one) => found.length > 0 && config[one] === undefined)) {
+  for (const name of names.filter((one) => problems.length > 0 && config[one] === undefined)) {
     const filled = problemsIn({ ...config, [name]: `{${name}}` }, 'config', rule);
-    const index = found.findIndex(
+    const index = problems.findIndex(
       ({ code, message }) =>
         code === 'missing_field' && !filled.some((one) => one.message === message),
     );
-    const missing = found[index];
-    if (missing) found[index] = { ...missing, hint: `add \`${name}: "{${name}}"\`` };
+    const missing = problems[index];
+    if (missing) problems[index] = { ...missing, hint: `add \`${name}: "{${name}}"\`` };
   }
-  return found;
+  return problems;
 }
 
 /** Checks the configs of tools for a library. A program vouches for its own tools. */
@@ -140,16 +140,16 @@ export function checkConfig(
   const { config: rule, isOfBundle } = primitives.get(primitive) ?? {};
   if (isOfBundle && links.some(({ source }) => source !== 'bundle')) return [notShipped(primitive)];
   if (!rule || links[0]?.file.startsWith(PROGRAM)) return [];
-  const found = [...withPlaceholders(config, links, rule), ...schemaProblem(primitive, links[0])];
+  const problems = [...withPlaceholders(config, links, rule), ...schemaProblem(primitive, links[0])];
   const listed = primitive === 'http_client' ? getOwn(config.stream, 'destinations') : [];
   const destinations = Array.isArray(listed) ? listed : [];
   return destinations.reduce<ShapeProblem[]>((all, destination, index) => {
     const at = ['config', 'stream', 'destinations', index];
     return [...all, ...destinationProblems(destination, at, primitives, library)];
-  }, found);
+  }, problems);
 }
 
-/** Returns the refusal of a call whose tool has such a config. */
+/** Returns the refusal of a call of a tool with these config problems. Undefined: there are none. */
 export function configFailure(faults: readonly ConfigFault[]): Failure | undefined {
   const [first] = faults;
   if (!first) return undefined;

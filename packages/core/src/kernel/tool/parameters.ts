@@ -64,7 +64,7 @@ export function inheritParameters(
   return [...byName.values()];
 }
 
-/** Fills in defaults of missing parameters. Does not change the given object. */
+/** Fills in defaults of missing parameters. Does not change `parameters`. */
 function fillDefaults(parameters: JsonObject, declared: readonly ToolParameter[]): JsonObject {
   const filled = { ...parameters };
   for (const { name, default: value } of declared) {
@@ -92,9 +92,9 @@ function readErrors(
 const validators = new WeakMap<JsonObject, Validator>();
 
 const TYPES = ['string', 'number', 'boolean', 'integer', 'object', 'array'];
-const SAYS_NOTHING: ReadonlySet<string> = new Set(['type', 'description', 'default']);
+const PLAIN_KEYS: ReadonlySet<string> = new Set(['type', 'description', 'default']);
 
-/** Returns the type of each name. Undefined if the schema says more than types. */
+/** Returns the type of each property. Undefined if the schema restricts more than types. */
 function plainTypes(schema: JsonObject): ReadonlyMap<string, string> | undefined {
   const { type, properties, required, additionalProperties, ...more } = schema;
   if (type !== 'object' || !isObject(properties) || additionalProperties !== false)
@@ -102,7 +102,7 @@ function plainTypes(schema: JsonObject): ReadonlyMap<string, string> | undefined
   if (!Array.isArray(required) || Object.keys(more).length > 0) return undefined;
   const types = new Map<string, string>();
   for (const [name, property] of Object.entries(properties)) {
-    if (!isObject(property) || !Object.keys(property).every((key) => SAYS_NOTHING.has(key)))
+    if (!isObject(property) || !Object.keys(property).every((key) => PLAIN_KEYS.has(key)))
       return undefined;
     const own = TYPES.find((each) => each === property.type);
     if (own === undefined) return undefined;
@@ -111,7 +111,7 @@ function plainTypes(schema: JsonObject): ReadonlyMap<string, string> | undefined
   return types;
 }
 
-/** True for types that `typeof` does not distinguish. */
+/** True for a list or object of this type, which `typeof` does not distinguish. */
 const isContainer = (value: Json, type: string | undefined): boolean =>
   type === 'array' ? Array.isArray(value) : type === 'object' && isObject(value);
 
@@ -189,7 +189,7 @@ export function misfit(
   });
 }
 
-/** True if `cmd` is an abbreviation such as of `command`: the same first letter, the others in order. */
+/** True if a name abbreviates another, such as `cmd` for `command`: the same first letter, others in order. */
 function isShortFor(short: string, name: string): boolean {
   let at = 0;
   for (const letter of name) if (letter === short[at]) at += 1;

@@ -104,8 +104,8 @@ function chooseAction(
   if (!action) {
     const problem =
       requested === undefined ? 'no `action`' : `unknown action \`${plainText(requested)}\``;
-    const hint = didYouMean(plainText(requested), names) ?? `there are: ${names.join(', ')}`;
-    return fail('invalid_input', `tool \`${leaf.id}\` was given ${problem}; ${hint}`, {
+    const hint = didYouMean(plainText(requested), names) ?? `use one of: ${names.join(', ')}`;
+    return fail('invalid_input', `tool \`${leaf.id}\` received ${problem}; ${hint}`, {
       actions: names,
     });
   }
@@ -271,7 +271,7 @@ function planOf(
   const outputSchema = tools.find((link) => link.output_schema)?.output_schema;
   const broken = brokenSignature(links);
   const writer = writerIn(primitive, config);
-  const isOurs = links.every(({ source }) => source === 'bundle');
+  const isOfBundle = links.every(({ source }) => source === 'bundle');
   const unsigned = links.find((link) => link.signature.state === 'unsigned');
   const reads = primitive === 'reader' ? readsOf(leaf) : undefined;
   const resultFacts = resultFactsOf(tools, unsigned !== undefined);
@@ -303,7 +303,7 @@ function planOf(
     isFixed: !hasBraces(config),
     canStream: getOwn(config, 'stream') !== undefined,
     ...(resultFacts && { resultFacts }),
-    ...(writer === undefined ? {} : { previews: writer, ...(isOurs && { writes: writer }) }),
+    ...(writer === undefined ? {} : { previews: writer, ...(isOfBundle && { writes: writer }) }),
     roles: new Map(inherited.map(({ name, role }) => [name, role])),
     kinds: new Map(inherited.flatMap(({ name, kind }) => (kind ? [[name, kind]] : []))),
     dependencies: tools.flatMap((link) => asJson(link.dependencies) as Json[]),
@@ -376,8 +376,8 @@ export function resolvePlan(
     unreadable(library, chain.links) ??
     chooseAction(item, chain.links[0]?.tool as Tool, parameters);
   if (!chosen.ok) return chosen;
-  const odd = configFailure(library.configFaults(chain));
-  const plan = planOf(item, chain, chosen.output, catalog, odd);
+  const misconfigured = configFailure(library.configFaults(chain));
+  const plan = planOf(item, chain, chosen.output, catalog, misconfigured);
   cache.set(chain, { catalog, signed, plans: [...plans, plan] });
   return ok(plan);
 }

@@ -1,4 +1,4 @@
-// Marks of the effects of a child process. Its answer and every file that it changed carry the marks of its
+// Marks the effects of a child process. Its answer and every file that it changed carry the marks of its
 // inputs and of all labelled files that it could read. Two scans of its writable places tell which files it
 // changed; if that would cost too much, the folder itself is marked. INVARIANT: until the end all of those
 // places always count as marked, so that neither a kill nor a concurrent reader finds an unlabelled copy.
@@ -53,7 +53,7 @@ export interface BoxWatch {
 
 type Listing = ReadonlyMap<string, string>;
 
-interface LookedThrough {
+interface FolderScan {
   entries: Listing;
   left: string[];
 }
@@ -66,7 +66,7 @@ const stampOf = (info: BigIntStats): string =>
     : `${info.ino}:${info.size}:${info.mtimeNs}:${info.ctimeNs}:${info.mode}`;
 
 /** Returns everything below these folders, breadth first, large folders last. */
-function scan(folders: readonly string[], most: number): LookedThrough {
+function scan(folders: readonly string[], most: number): FolderScan {
   const entries = new Map<string, string>();
   const skipped: string[] = [];
   const open = folders.map((path) => ({ path, depth: 0 }));
@@ -193,8 +193,8 @@ const PERMANENT = 'box';
 /** Records the changes between two scans. The first fault stops it, and all places stay marked. */
 function recordChanges(
   { records, verify, isOpen }: Box,
-  before: LookedThrough,
-  after: LookedThrough,
+  before: FolderScan,
+  after: FolderScan,
   marks: Descriptor,
 ): Outcome<null> {
   const { root } = records;
@@ -222,11 +222,11 @@ function recordChanges(
           : ok(null);
     if (!recorded.ok) return recorded;
   }
-  const gone = new Set<string>();
+  const changedFolders = new Set<string>();
   for (const path of before.entries.keys()) {
-    if (!after.entries.has(path) && !isUnseen(path)) gone.add(join(path, '..'));
+    if (!after.entries.has(path) && !isUnseen(path)) changedFolders.add(join(path, '..'));
   }
-  for (const folder of gone) {
+  for (const folder of changedFolders) {
     const recorded = mayWrite(join(folder, randomName()))
       ? records.noteName(`${folder}${sep}.`, marks)
       : ok(null);
@@ -259,8 +259,8 @@ export function watchBox(box: Box): Outcome<BoxWatch> {
   return ok({
     marks,
     ended(more = EMPTY) {
-      const noted = recordChanges(box, before, scan(places, most), mergeDescriptors(inFiles, more));
-      if (!noted.ok) return noted;
+      const changes = recordChanges(box, before, scan(places, most), mergeDescriptors(inFiles, more));
+      if (!changes.ok) return changes;
       for (const place of places) {
         const recorded = records.rememberFolder(place, EMPTY, writer);
         if (!recorded.ok) return recorded;

@@ -8,7 +8,7 @@ export interface RetryPorts {
   sleep(ms: number, signal: AbortSignal): Promise<void>;
 }
 
-/** Names in tool files that mean one of our codes. */
+/** Names in tool files that mean a code of the runtime. */
 const CODE_ALIASES: Readonly<Record<string, string>> = {
   connection_reset: 'network_error',
   connection_refused: 'network_error',

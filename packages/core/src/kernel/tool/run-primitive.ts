@@ -80,7 +80,7 @@ function chosenByCaller(
     if (getOwn(plan.config, field) === getOwn(filled.config, field)) continue;
     return fail(
       'config_invalid',
-      `tool \`${id}\` lets a parameter choose \`config.${field}\`, which no signature could cover; write it out`,
+      `tool \`${id}\` must have a constant \`config.${field}\`, because its signature covers the field`,
       { config_path: `config.${field}` },
     );
   }
@@ -143,9 +143,9 @@ interface FilledConfig {
   secrets: string[];
 }
 
-/** Replaces the content hash of a stream that has not ended. */
+/** Stands in place of the content hash of a stream that has not ended. */
 const STREAM = 'stream';
-/** Data from the network is untrusted unless a policy or tool says otherwise. */
+/** Data from the network is untrusted unless a policy or tool declares otherwise. */
 const NETWORK = describe({ labels: ['untrusted'], taint: ['untrusted', 'src:network'] });
 
 const isStreaming = (config: JsonObject, parameters: JsonObject): boolean =>
@@ -282,14 +282,14 @@ function recordedMarks(
   files: readonly TouchedFile[] = [],
   { frame }: Pick<Caller, 'frame'>,
 ): Descriptor[] {
-  const found: Descriptor[] = [];
+  const marks: Descriptor[] = [];
   for (const { access, absolute, inode, sha256 } of files) {
     if (access !== 'read') continue;
     const recorded = labels.recall(absolute, sha256);
-    if (recorded) found.push(recorded);
-    if (inode !== undefined) found.push(labels.linked(inode, namedFolders(frame)));
+    if (recorded) marks.push(recorded);
+    if (inode !== undefined) marks.push(labels.linked(inode, namedFolders(frame)));
   }
-  return found;
+  return marks;
 }
 
 /** Returns the marks of a result: those of the primitive, and those of the files that it read. */
@@ -337,14 +337,14 @@ const isTrusted = ({ leaf, unsigned }: Plan, { frame }: Pick<Caller, 'frame'>): 
 
 const OUTSIDE = /^(?:net\.|git\.push$)/;
 
-const STRANGERS = describe({ labels: ['untrusted'] });
+const UNTRUSTED = describe({ labels: ['untrusted'] });
 
 /** Returns the marks for the declared untrusted parts of a result. */
 function declaredUntrusted(
   { untrusted, free_text, identifiers }: ResultFacts,
   isOurs: boolean,
 ): Descriptor {
-  return (untrusted && !isOurs) || free_text || identifiers ? STRANGERS : EMPTY;
+  return (untrusted && !isOurs) || free_text || identifiers ? UNTRUSTED : EMPTY;
 }
 
 /** Returns the marks of text from the network, which a process may quote, also on failure. */
@@ -367,7 +367,7 @@ const trustedResult = ({ labels = [], ...result }: PrimitiveResult): PrimitiveRe
 });
 
 /** Maximum size of the arguments that are searched. Beyond it no answer field may be vouched for. */
-const MAX_ASKED = 10_000;
+const MAX_UNTRUSTED_TEXT = 10_000;
 const folded = (data: Json): string => plainText(data).normalize('NFKC').trim().toLowerCase();
 
 /** Yields single values with the name of their field, and the names themselves. */
@@ -382,11 +382,11 @@ function* singlesIn(data: Json, name = 'result'): Generator<[string, string]> {
 }
 
 /** Returns all untrusted text of the arguments as one text. Undefined if it is too long. */
-function askedByStrangers(inputs: readonly Value[]): string | undefined {
+function untrustedText(inputs: readonly Value[]): string | undefined {
   const texts: string[] = [];
   for (const { data, meta, text } of inputs) {
     if (!carries(meta.descriptor, 'untrusted')) continue;
-    if (text.length > MAX_ASKED) return undefined;
+    if (text.length > MAX_UNTRUSTED_TEXT) return undefined;
     for (const [field, single] of singlesIn(data)) texts.push(folded(field), single);
   }
   return texts.join('\n');
@@ -405,7 +405,7 @@ const isIn = (text: string, single: string): boolean =>
 function factsFor(facts: ResultFacts, output: Json, inputs: readonly Value[]): ResultFacts {
   const { identifiers = [], directory, free_text = [], ...rest } = facts;
   if (identifiers.length === 0 && !directory) return facts;
-  const requested = askedByStrangers(inputs);
+  const requested = untrustedText(inputs);
   if (requested === '') return facts;
   if (requested === undefined) return { ...rest, free_text: [...free_text, ...identifiers] };
   const echoed = new Set<string>();
@@ -418,7 +418,7 @@ function factsFor(facts: ResultFacts, output: Json, inputs: readonly Value[]): R
 /** Attaches the facts about single fields to a value. An untrusted answer is marked as a whole. */
 function withFields(
   value: Value,
-  { resultFacts = FOREIGN }: Plan,
+  { resultFacts = UNTRUSTED_RESULT }: Plan,
   output: Json,
   inputs: readonly Value[],
   isOurs: boolean,
@@ -426,12 +426,12 @@ function withFields(
   const { untrusted: _, ...fields } = resultFacts;
   return labelFields(value, factsFor(isOurs ? fields : resultFacts, output, inputs));
 }
-const FOREIGN: ResultFacts = { untrusted: true };
+const UNTRUSTED_RESULT: ResultFacts = { untrusted: true };
 
 /** Returns the fault of an answer that does not match `output_schema`. The call was executed. */
 function unlikeSchema(id: string, errors: readonly ValidationError[]): Failure {
   const list = errors.map(({ field, error }) => `\`${field}\`: ${error}`).join('; ');
-  const message = `what \`${id}\` answered is not what its \`output_schema\` says: ${list}; the call itself was made`;
+  const message = `the answer of \`${id}\` does not match its \`output_schema\`: ${list}; the call itself was made`;
   return fail('output_invalid', message, { validation_errors: asJson(errors) });
 }
 
@@ -447,7 +447,7 @@ function readResult(
     const fields = isObject(output)
       ? { ...callFacts, ...output }
       : { result: output, ...callFacts };
-    return labelFields(makeValue(fields, { descriptor }), facts ?? FOREIGN);
+    return labelFields(makeValue(fields, { descriptor }), facts ?? UNTRUSTED_RESULT);
   }
   const factParts = Object.entries(callFacts).map(
     ([name, data]) => [name, makeValue(data)] as const,
@@ -543,7 +543,7 @@ function boxOf(
   const writers = [...own, ...sinks].filter(
     ({ effect, sandbox }) => effect !== 'read' && sandbox !== 'strict',
   );
-  const strangers = [...(isTrusted(plan, caller) ? [] : own), ...sinks].filter(
+  const fromNetwork = [...(isTrusted(plan, caller) ? [] : own), ...sinks].filter(
     ({ requires, sandbox }) => sandbox !== 'strict' && requires.some((name) => OUTSIDE.test(name)),
   );
   return watchProcess({
@@ -555,7 +555,7 @@ function boxOf(
     mayWrite: isOpen || writers.length > 0,
     given: mergeDescriptors(inputMarks, frame.influence),
     written: mergeAll([
-      strangers.length > 0 ? NETWORK : EMPTY,
+      fromNetwork.length > 0 ? NETWORK : EMPTY,
       sinks.length > 0 ? streamed(plan, caller) : EMPTY,
       resultFacts ? declaredUntrusted(resultFacts, false) : EMPTY,
     ]),
@@ -563,8 +563,8 @@ function boxOf(
 }
 
 /**
- * A value that becomes the name of a file can be read from the folder, so the folder gets its marks. The
- * parameter is known if the guards kept the order of the inputs.
+ * Records the marks of a value that becomes the name of a file, because the folder then shows the value. If
+ * the guards changed the number of inputs, the marks of all inputs are recorded.
  */
 function nameFiles(
   { labels, projectRoot }: BodyPorts,
@@ -632,7 +632,7 @@ export async function runBody(
   const { plan, parameters } = allowed;
   const primitive = ports.primitives.get(plan.primitive);
   if (!primitive) {
-    return fail('config_invalid', `primitive \`${plan.primitive}\` is not mounted here`);
+    return fail('config_invalid', `primitive \`${plan.primitive}\` is not available here`);
   }
   const unsigned = plan.unsigned && unsignedLink(plan, ports.signatures);
   const refused = unsigned && refuseSecrets(plan, unsigned);
@@ -647,8 +647,8 @@ export async function runBody(
   const inputMarks = inputs.map((input) => input.meta.descriptor);
   const { projectRoot, labels } = ports;
   const { shared } = labels;
-  /** Folders and files that were read while other processes may have written; used below. */
-  const looks: (() => Descriptor)[] = [];
+  /** Functions that compute the marks of reads again, because other processes may have written. */
+  const readMarks: (() => Descriptor)[] = [];
   const facts = unsigned ? plan.strictFacts : plan.facts;
   const call: PrimitiveCall = {
     ...primitiveCall(allowed, filled.output, facts, { projectRoot, signal }),
@@ -665,7 +665,7 @@ export async function runBody(
           labels.looked(places, namedFolders(caller.frame)),
           ...recordedMarks(labels, files, caller),
         ]);
-      if (shared) looks.push(look);
+      if (shared) readMarks.push(look);
       return look();
     },
     ...(caller.holds !== undefined && { holds: caller.holds }),
@@ -699,19 +699,19 @@ export async function runBody(
           () => counter.delivered,
           () => attempt(ports, primitive, call, to, counter),
         );
-  // A process that wrote a file in between recorded its marks first.
+  // A process that wrote a file during the call recorded its marks before.
   if (shared) await shared.catchUp();
   const inBox = box ? box.output.marks : EMPTY;
-  const seenInside = shared ? mergeAll([inBox, ...looks.map((look) => look())]) : inBox;
-  const noted =
+  const marksOfReads = shared ? mergeAll([inBox, ...readMarks.map((look) => look())]) : inBox;
+  const ended =
     box?.output.ended(ran.ok ? marksInside(ports.labels, plan, ran.output, caller) : EMPTY) ??
     ok(null);
-  if (!noted.ok) return noted;
+  if (!ended.ok) return ended;
   // INVARIANT: the value of an environment variable never leaves a call in its result, whichever
   // primitive received it.
   if (!ran.ok) {
     const isOurs = isTrusted(plan, caller);
-    const marks = mergeDescriptors(seenInside, networkMarks(plan, ran.error, isOurs));
+    const marks = mergeDescriptors(marksOfReads, networkMarks(plan, ran.error, isOurs));
     const long = keepLongOutput(ports.labels, ran.error.detail, marks);
     const stored = long.ok && shared ? await shared.keep() : long;
     if (!stored.ok) return stored;
@@ -719,7 +719,7 @@ export async function runBody(
   }
   const durationMs = ports.clock.monotonic() - started;
   const result = secrets.length === 0 ? ran.output : redactResult(ran.output, secrets);
-  const value = labelled(ports, plan, result, inputs, inputMarks, seenInside, durationMs, caller);
+  const value = labelled(ports, plan, result, inputs, inputMarks, marksOfReads, durationMs, caller);
   const stored = shared ? await shared.keep() : value;
   return stored.ok ? value : stored;
 }

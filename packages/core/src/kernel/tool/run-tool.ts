@@ -162,7 +162,7 @@ function withMapping(failure: Failure, { tool, leaf }: Plan): Failure {
   // Clients cannot call other servers, whatever the tool's effect, unless the user allows it.
   const isClient = detail.surface === 'mcp';
   const opened = isClient
-    ? '; for clients your policy adds `surfaces: { mcp: { open: [mcp.*] } }`'
+    ? '; for clients add `surfaces: { mcp: { open: [mcp.*] } }` to your policy'
     : '';
   const message = `${detail.message}; ${remedy}${opened}`;
   return { ok: false, error: { code, detail: { ...detail, message } } };
@@ -220,7 +220,7 @@ function allowedCall(
 
 type CheckedCall = Omit<AllowedCall, 'authority'>;
 
-/** Adds the look at the target for a built-in file tool, which distinguishes creating from changing. */
+/** Adds the inspection of the target for a built-in file tool, which distinguishes creating from changing. */
 const withPlace =
   ({ projectRoot, labels }: ToolPorts, by: string) =>
   (input: Input): Input => {
@@ -248,7 +248,7 @@ function previewBy({ projectRoot, labels }: PreviewPorts, plan: Plan): PreviewWr
   };
 }
 
-/** Returns the same preview for a tool that a script statement names. */
+/** Returns the preview of a write for a tool that a script statement names. */
 export async function previewTool(
   ports: PreviewPorts,
   item: PlannedTool,

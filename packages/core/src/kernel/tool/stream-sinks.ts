@@ -47,9 +47,9 @@ const own = <T>(table: Readonly<Record<string, T>>, name: string): T | undefined
  * Returns the plan of a sink's tool. The signature of every link counts, and an unsigned one gets no secret.
  */
 function sinkPlan(type: string, ports: SinkPorts): Outcome<Plan> {
-  const found = ports.library.find('tool', sinkId(type));
-  if (!found.ok) return found;
-  const plan = resolvePlan(ports.library, found.output, {});
+  const sinkTool = ports.library.find('tool', sinkId(type));
+  if (!sinkTool.ok) return sinkTool;
+  const plan = resolvePlan(ports.library, sinkTool.output, {});
   if (!plan.ok) return plan;
   const { broken } = plan.output;
   if (broken) return broken.failure;
@@ -87,8 +87,8 @@ async function makeSink(
   const refuse = unsignedRefusal(plan.output, ports.signatures);
   const verify: SinkContext['verify'] = (need) => refuse?.(need.capability) ?? context.verify(need);
   // An unsigned sink has fewer rights than the tool that streams into it: none to change or to send.
-  const its = refuse ? { ...context, threadId: undefined, verify } : context;
-  return await factory.output(mergeDeep(plan.output.config, destination), its);
+  const sinkContext = refuse ? { ...context, threadId: undefined, verify } : context;
+  return await factory.output(mergeDeep(plan.output.config, destination), sinkContext);
 }
 
 /** Returns the facts of the tools whose module a stream's destination runs in a process. */

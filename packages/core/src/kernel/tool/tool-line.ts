@@ -1,4 +1,4 @@
-// A tool that is called many times with only the body changed, such as a model's provider. Plan, checks,
+// Opens a tool that is called many times with only the body changed, such as a model's provider. Plan, checks,
 // config, address, headers and redactor are computed once and reused until something changes. Rights and
 // addresses are judged at every sending. INVARIANT: each body is sent at most once, whatever retries the
 // chain declares: the sender pays for each sending and decides about the next.
@@ -63,8 +63,8 @@ export interface ToolLine {
   /** Returns the right to use the line, restricted to what this tool may do. */
   admit(authority: Authority): Outcome<Authority>;
   /**
-   * `varying` names the parameter that differs between the bodies. `thread` fills the tool's parameter
-   * for the thread, if it has one.
+   * Returns a body for these parameters. `varying` names the parameter that differs between the bodies.
+   * `thread` fills the tool's parameter `thread_id`, if it has one.
    */
   form(parameters: JsonObject, varying: string, thread?: string): Outcome<FormedBody>;
 }
@@ -152,7 +152,7 @@ const indirect = (
     const values = Object.values(parameters).map((data) => makeValue(data, about));
     const sinks = (): Sink[] => [sinkFor(reader())];
     const by = { ...caller, signal, sinks, filter };
-    // The sending uses a new connection, as a write, because a request on a kept one could be sent twice.
+    // The sending uses a new connection, as a write, because a request on a reused connection could be sent twice.
     const once = { ...plan, retries: [], ...(isHttp(primitive) && asWrite(plan)) };
     const sent = await runBody(ports, { plan: once, parameters, authority }, values, by);
     return sent.ok ? ok(sent.output.data as JsonObject) : inChain(sent, plan);
@@ -263,9 +263,9 @@ export function createToolLines(ports: ToolPorts): OpenLine {
     return target;
   }
   return (item, endpoint) => {
-    const found = resolvePlan(ports.library, item, {});
-    if (!found.ok) return found;
-    const plan = endpoint ? planAt(found.output, endpoint) : found.output;
+    const resolved = resolvePlan(ports.library, item, {});
+    if (!resolved.ok) return resolved;
+    const plan = endpoint ? planAt(resolved.output, endpoint) : resolved.output;
     const cached = lines.get(plan);
     const env: (string | undefined)[] = [];
     let isSame = cached !== undefined;

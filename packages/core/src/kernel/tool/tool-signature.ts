@@ -1,5 +1,5 @@
-// The signature of a tool for its callers: its parameters as a schema and as text, and the capabilities
-// that it requires. Nothing runs.
+// Computes the signature of a tool for its callers: its parameters as a schema and as text, and the
+// capabilities that it requires. Nothing runs.
 import { getOwn, isObject, type Json, type JsonObject, setOwn } from '../../base/index.ts';
 import type { Library, Tool, ToolItem } from '../../items/index.ts';
 import { normalizeCapability } from '../../trust/index.ts';
@@ -49,7 +49,7 @@ const MAX_WORDS = 256;
 const isSentence = (value: Json): boolean => typeof value === 'string' && !PLAIN.test(value);
 
 /** True for enumerations that a model may see: short, printable values that a caller must pass unchanged. */
-function areTold(choices: Json[]): boolean {
+function mayBeShown(choices: Json[]): boolean {
   const words = JSON.stringify(choices);
   return (
     !/[\p{C}\p{Default_Ignorable_Code_Point}]/u.test(words) &&
@@ -66,7 +66,7 @@ function withoutWords(schema: Json): Json {
   for (const [key, value] of Object.entries(schema)) {
     if (!KEYWORDS.has(key)) continue;
     if (key === 'enum' || key === 'const') {
-      if (areTold(Array.isArray(value) ? value : [value])) setOwn(plain, key, value);
+      if (mayBeShown(Array.isArray(value) ? value : [value])) setOwn(plain, key, value);
     } else if (!isSentence(value)) {
       setOwn(plain, key, TABLES.test(key) ? withPlainNames(value) : withoutWords(value));
     }
@@ -83,7 +83,7 @@ function withPlainNames(table: Json): Json {
 }
 
 /** Description for a model before anything is labelled. The server's own description is read with `load`. */
-const TOLD = 'Tool of an MCP server; `load` shows what the server says of it';
+const MCP_DESCRIPTION = 'Tool of an MCP server; `load` shows the description of the server';
 
 /** Returns undefined for a tool that cannot be used. */
 export function signatureOf(library: Library, item: ToolItem): ToolSignature | undefined {
@@ -96,7 +96,7 @@ export function signatureOf(library: Library, item: ToolItem): ToolSignature | u
   return {
     id: item.id,
     ...(tool.tool_type === 'mcp_tool'
-      ? { description: TOLD, schema: withoutWords(tool.input_schema ?? {}) as JsonObject }
+      ? { description: MCP_DESCRIPTION, schema: withoutWords(tool.input_schema ?? {}) as JsonObject }
       : { description: tool.description, schema: tool.input_schema ?? withActions(tool, below) }),
     requires: (own.length > 0 ? own : [tool.requires]).map((names) =>
       [...names, ...common].map(normalizeCapability),

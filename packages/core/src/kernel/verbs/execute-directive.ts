@@ -1,6 +1,6 @@
-// Executing a directive returns its content to the caller. The kernel starts no thread and calls no
-// model. Inputs are checked and filled into the texts, and the answer says whether a harness can run the
-// directive as a thread.
+// Executes a directive, which returns its content to the caller. The kernel starts no thread and calls no
+// model. Inputs are checked and filled into the texts, and the answer states whether a harness can run
+// the directive as a thread.
 import {
   didYouMean,
   fail,
@@ -54,7 +54,7 @@ export function checkInputs(directive: Directive, values: JsonObject): Outcome<J
     if (names.includes(name)) continue;
     const hint = didYouMean(name, names) ?? `declared: ${names.join(', ') || 'none'}`;
     const where =
-      name === 'inputs' ? '; inputs stand in `parameters` or in `inputs`, not in both' : '';
+      name === 'inputs' ? '; pass inputs in `parameters` or in `inputs`, not in both' : '';
     errors.push({ field: name, error: `unknown input; ${hint}${where}` });
   }
   for (const input of directive.inputs) {
@@ -88,7 +88,7 @@ function fillAll(part: Json, inputs: JsonObject): Json {
 
 const PLACES = new Set(['line', 'column', 'places']);
 
-/** Returns `template`, `example` and `raw` under their names, without filling in inputs. */
+/** Returns the texts of `template`, `example` and `raw` by tag, without filling in inputs. */
 function wordForWord({ opaque }: Directive): JsonObject {
   const texts: Record<string, string[]> = {};
   for (const { tag, text } of opaque) (texts[tag] ??= []).push(text);
@@ -142,7 +142,7 @@ function readyAnswer(
     return { ...ready, can_spawn_thread, missing_for_thread: [...missing], message };
   }
   if (!authority.holds('spawn.thread').ok) {
-    const message = 'follow the process here; you hold no `spawn.thread` to run it as a thread';
+    const message = 'follow the process here; you have no `spawn.thread` to run it as a thread';
     return { ...ready, can_spawn_thread: false, message };
   }
   const echo = caller.surface === 'mcp' ? { inputs } : {};
@@ -214,9 +214,9 @@ function unwrapped(request: ExecuteRequest, { inputs: declared }: Directive): Ex
 
 export function directiveKind(library: Library, modify: Modifier, marks: ItemMarks): Kind {
   function load(id: string): Outcome<Loaded> {
-    const found = library.find('directive', id);
-    if (!found.ok) return found;
-    const item = found.output;
+    const resolved = library.find('directive', id);
+    if (!resolved.ok) return resolved;
+    const item = resolved.output;
     const items = [item];
     const below = (name: string): Directive | undefined => {
       const other = library.find('directive', name);
@@ -240,8 +240,8 @@ export function directiveKind(library: Library, modify: Modifier, marks: ItemMar
       const message = `directive \`${item.id}\` is not among those this thread may use`;
       return leftOut(authority, 'directive', item, message);
     }
-    const handed = authority.allowsDirective(items.every((each) => isSigned(each.signature)));
-    return handed.ok ? authority.check({ capability: 'kernel.execute' }) : handed;
+    const allowed = authority.allowsDirective(items.every((each) => isSigned(each.signature)));
+    return allowed.ok ? authority.check({ capability: 'kernel.execute' }) : allowed;
   }
 
   function run(original: ExecuteRequest, loaded: Loaded): Outcome<PreparedCall> {

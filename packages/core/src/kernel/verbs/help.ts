@@ -1,5 +1,5 @@
 // Answers `help`. Guidance is knowledge in the bundle (category `help`), found by full text. Signals go
-// to a port, because the kernel knows no threads. Without a port they are refused.
+// to a port, because the kernel has no threads. Without a port they are not delivered.
 import { didYouMean, fail, isObject, type Json, type Outcome, ok } from '../../base/index.ts';
 import type { Library } from '../../items/index.ts';
 import type { Caller, HelpRequest } from '../call.ts';
@@ -26,10 +26,10 @@ function guidance(library: Library, topic: string, uses: UsesItem): Outcome<Json
   const exact = topics.find(({ name }) => name === topic);
   if (exact) uses(exact.item);
   if (exact) return ok({ topic, text: exact.item.text.trim(), topics: names });
-  const found = library.search({ text: topic, kind: 'knowledge', limit: 3 });
-  const [best, ...others] = found.hits.map(({ item }) => item);
+  const results = library.search({ text: topic, kind: 'knowledge', limit: 3 });
+  const [best, ...others] = results.hits.map(({ item }) => item);
   if (!best) {
-    const hint = didYouMean(topic, names) ?? `there are: ${names.join(', ')}`;
+    const hint = didYouMean(topic, names) ?? `use one of: ${names.join(', ')}`;
     return fail('not_found', `no guidance on \`${topic}\`; ${hint}`, { topics: names });
   }
   uses(best);
@@ -66,13 +66,13 @@ export async function giveHelp(
     return fail('invalid_input', '`limits` must be an object, such as {"turns": 20}');
   }
   if (!ACTIONS.includes(action)) {
-    const hint = didYouMean(action, ACTIONS) ?? `there are: ${ACTIONS.join(', ')}`;
+    const hint = didYouMean(action, ACTIONS) ?? `use one of: ${ACTIONS.join(', ')}`;
     return fail('invalid_input', `unknown help action \`${action}\`; ${hint}`);
   }
   if (action === 'guidance') return guidance(library, topic, uses);
   if (signal) {
-    const wish = { ...(capability !== undefined && { capability }), ...(scope && { scope }) };
-    return await signal({ action, reason, ...wish, ...(limits && { limits }) }, caller);
+    const right = { ...(capability !== undefined && { capability }), ...(scope && { scope }) };
+    return await signal({ action, reason, ...right, ...(limits && { limits }) }, caller);
   }
   return ok({
     action,

@@ -47,7 +47,7 @@ async function copyFromCatalog(
   if (level === undefined) {
     return fail(
       'invalid_input',
-      `to get ${kind} \`${id}\` from a catalog, say where to: \`destination\` project or user`,
+      `loading ${kind} \`${id}\` from a catalog needs \`destination\`; set it to project or user`,
     );
   }
   const found = copies.inCatalog(kind, id);
@@ -72,10 +72,10 @@ export async function loadItem(
   const kind = request.item_type as ItemKind;
   const { part = 'all', destination } = request;
   if (!PARTS.includes(part)) {
-    return fail('invalid_input', `unknown part \`${part}\`; there are: ${PARTS.join(', ')}`);
+    return fail('invalid_input', `unknown part \`${part}\`; use one of: ${PARTS.join(', ')}`);
   }
   if (destination !== undefined && destination !== 'project' && destination !== 'user') {
-    const message = `unknown destination \`${destination}\`; there are: project, user`;
+    const message = `unknown destination \`${destination}\`; use one of: project, user`;
     return fail('invalid_input', message);
   }
   const need = kind === 'knowledge' ? 'knowledge.read' : 'kernel.load';

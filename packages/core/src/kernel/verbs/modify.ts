@@ -1,5 +1,5 @@
-// `create`, `update` and `delete` of items. The content is checked before anything is written, the file
-// is written completely or not at all, and it stays unsigned until a person signs it.
+// Creates, updates and deletes items. The content is checked before anything is written, the file is
+// written completely or not at all, and it stays unsigned until a person signs it.
 import { fail, getOwn, type Json, type JsonObject, type Outcome, ok } from '../../base/index.ts';
 import { makeValue, type Value } from '../../flow/index.ts';
 import { contentCategory, type ItemKind, type Library } from '../../items/index.ts';
@@ -16,7 +16,7 @@ export type Modifier = (request: ExecuteRequest) => Outcome<PreparedCall>;
 
 const MAX_CONTENT = 1024 * 1024;
 
-/** Returns `content` of the request, or of its `parameters`. */
+/** Returns the content from the request or from its `parameters`. Fails if both differ or none is set. */
 function checkContent(request: ExecuteRequest): Outcome<string> {
   const inside = getOwn(request.parameters, 'content');
   if (request.content !== undefined && inside !== undefined && inside !== request.content) {
@@ -39,7 +39,7 @@ export function mayModify(kind: ItemKind, id: string, authority: Authority): Out
   return effect.ok ? authority.check({ capability: `${kind}.modify`, scope: { id } }) : effect;
 }
 
-/** `category`: absent for an item that does not exist. */
+/** Checks that the caller may see the item. `category`: undefined for an item that does not exist. */
 function maySee(
   kind: ItemKind,
   { id, category }: { readonly id: string; readonly category: string | undefined },
@@ -117,7 +117,7 @@ export function createModifier(library: Library, marks: ItemMarks): Modifier {
       if (action === 'delete') return ok(null);
       const fitting = maySee(kind, { id, category: contentCategory(kind, id, text) }, authority);
       if (fitting.ok) return fitting;
-      // An unreadable text has no category, so the answer names its mistakes and not a list.
+      // An unreadable text has no category, so the refusal lists its mistakes and names no list of categories.
       const checked = library.write(kind, id, text, action, { dryRun: true });
       return checked.ok ? fitting : checked;
     };
@@ -154,5 +154,5 @@ export function createModifier(library: Library, marks: ItemMarks): Modifier {
   };
 }
 
-const asValue = (done: Outcome<Json>): Outcome<Value> =>
-  done.ok ? ok(makeValue(done.output)) : done;
+const asValue = (outcome: Outcome<Json>): Outcome<Value> =>
+  outcome.ok ? ok(makeValue(outcome.output)) : outcome;

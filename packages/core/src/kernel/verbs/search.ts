@@ -75,7 +75,7 @@ function checkSearch(request: SearchRequest): Outcome<null> {
   const { query, item_type, source, limit, detail } = request;
   const oneOf = (name: string, value: string | undefined, allowed: readonly string[]) => {
     if (value === undefined || allowed.includes(value)) return undefined;
-    const hint = didYouMean(value, allowed) ?? `there are: ${allowed.join(', ')}`;
+    const hint = didYouMean(value, allowed) ?? `use one of: ${allowed.join(', ')}`;
     return fail('invalid_input', `unknown ${name} \`${value}\`; ${hint}`);
   };
   if (typeof query !== 'string' || query.length > MAX_QUERY) {
@@ -92,7 +92,7 @@ function checkSearch(request: SearchRequest): Outcome<null> {
   );
 }
 
-/** Ranked full text search over everything that the caller may see. */
+/** Searches the full text of all items that the caller may see. Returns ranked hits. */
 export function searchLibrary(
   library: Library,
   request: SearchRequest,
@@ -103,7 +103,7 @@ export function searchLibrary(
   if (!checked.ok) return checked;
   const { query, item_type, source, limit = 10, cursor, category, detail = 'summary' } = request;
   const level = levelOf(source);
-  const found = library.search({
+  const results = library.search({
     text: query,
     limit,
     ...(item_type ? { kind: item_type as ItemKind } : {}),
@@ -112,17 +112,17 @@ export function searchLibrary(
     ...(category ? { category } : {}),
     categories: (kind, itsCategory, id) => authority.sees(kind, itsCategory, id),
   });
-  for (const { item } of found.hits) {
+  for (const { item } of results.hits) {
     // The answer contains untrusted text if it describes a tool of a server or an unsigned item.
-    const isTold = item.tags.includes('mcp_tool') || !SIGNED.has(item.signature.state);
-    if (isFromStranger(item) || (detail !== 'name' && isTold)) uses(item);
+    const hasUntrustedText = item.tags.includes('mcp_tool') || !SIGNED.has(item.signature.state);
+    if (isFromStranger(item) || (detail !== 'name' && hasUntrustedText)) uses(item);
   }
   return ok({
-    items: found.hits.map(({ item, score }) => ({
+    items: results.hits.map(({ item, score }) => ({
       ...summarise(item, library, detail),
       score: Math.round(score * 1000) / 1000,
     })),
-    total: found.total,
-    ...(found.next_cursor ? { next_cursor: found.next_cursor } : {}),
+    total: results.total,
+    ...(results.next_cursor ? { next_cursor: results.next_cursor } : {}),
   });
 }
