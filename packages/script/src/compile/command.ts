@@ -94,7 +94,7 @@ export type Execute = (
   isStage: boolean,
 ) => MaybePromise<Value>;
 
-/** Besides policies, only privileged guards and guards that match its words judge the finished command. */
+/** Returns the environment of a finished command. Policies, privileged guards and guards on its words judge it. */
 function partFrame(env: Environment, isPart: boolean): Environment {
   if (!isPart) return env;
   const selection = { ...env.frame.selection, partOf: env.frame };
@@ -170,7 +170,7 @@ const variables = (named: readonly Named[]): Record<string, string> =>
     named.map(({ name, value }) => [name, isAbsent(value) ? '' : stageText(value)]),
   );
 
-/** Runs a process. Its result is the trimmed output, parsed if it is JSON. Fails with `tool_failed`. */
+/** Runs a process. Returns its trimmed output, parsed if it is JSON. Fails with `tool_failed` if the process fails. */
 async function start(
   env: Environment,
   at: number,

@@ -1,4 +1,4 @@
-// Hot: runs for each step of a script, and a promise costs more than most steps.
+// Hot: this file runs for each step of a script, and a promise costs more than most steps.
 // Compiles the syntax tree to closures. This file only maps node kinds to the functions that compile them.
 // Those functions use each other through the `Compiler` that is created here.
 import { whenReady } from '@kernmantle/core/base';

@@ -148,7 +148,7 @@ describe('attempts', () =>
       '`retry` outside a pipeline is an error',
       'exe @f() = when [ * => retry "x" ]\nshow @f()',
       '',
-      '`retry` has no meaning here',
+      '`retry` cannot be used here',
     ],
   ]));
 

@@ -1,4 +1,4 @@
-// Hot: runs for each step of a script, and a promise costs more than most steps.
+// Hot: this file runs for each step of a script, and a promise costs more than most steps.
 // Compiles texts with references. The result has the marks of every inserted value. An unknown name stays
 // unchanged.
 import { extname } from 'node:path';

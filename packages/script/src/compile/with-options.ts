@@ -9,8 +9,8 @@ import { isTruthy } from '../values/kinds.ts';
 import { formatReader } from '../values/transforms.ts';
 import { narrowedEnv } from './policy.ts';
 
-/** Options of a value. Those of a guard's decision are not among them. */
-const KNOWN = [...OPTION_NAMES].filter((name) => !/^(?:add|remove)Labels$/.test(name));
+/** Options of a value. The options of a guard's decision are left out. */
+const NAMES = [...OPTION_NAMES].filter((name) => !/^(?:add|remove)Labels$/.test(name));
 
 const OF_LISTS: readonly string[] = ['separator', 'template'];
 const OF_STAGES: readonly string[] = ['format', 'parallel', 'delay'];
@@ -19,8 +19,8 @@ const OF_STAGES: readonly string[] = ['format', 'parallel', 'delay'];
 function refuseUnknown({ value, options: { entries } }: NodeOf<'with'>): void {
   const isList = value.kind === 'foreach';
   for (const key of entries.keys()) {
-    if (!KNOWN.includes(key))
-      raise('invalid_input', `\`with { ${key}: … }\` is not an option`, { hint: KNOWN.join(', ') });
+    if (!NAMES.includes(key))
+      raise('invalid_input', `\`with { ${key}: … }\` is not an option`, { hint: NAMES.join(', ') });
     if (!isList && OF_LISTS.includes(key))
       raise('invalid_input', `\`with { ${key}: … }\` is an option of \`foreach\` only`);
     if (isList && OF_STAGES.includes(key))
@@ -132,7 +132,7 @@ export function withGuards(c: Compiler, node: Expression, inner: Eval, isStateme
   return async (env) => {
     const selection = selectionOf(await evaluate(env));
     if (!selection) return await inner(env);
-    if (isStatement) env.run.warn('guards are left out for this statement', env.unit, node.at);
+    if (isStatement) env.run.warn('the option `guards` switches guards off', env.unit, node.at);
     return await inner({ ...env, frame: childFrame(env.frame, { selection }) });
   };
 }

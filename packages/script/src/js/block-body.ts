@@ -187,7 +187,7 @@ export function readJsBody(
   const wrap = (code: string): string => (isAsync ? `return (async () => {${code}\n})()` : code);
   const parses = (code: string): boolean => errorIn(wrap(code), names) === undefined;
   const code = wrap(returning(source, tokens, parses) ?? source);
-  // Checked last, because an expression such as `{ a: 1, b: 2 }` does not parse as statements.
+  // The error is checked last, because an expression such as `{ a: 1, b: 2 }` does not parse as statements.
   const error = errorIn(code, names);
   return error ? syntaxFault(error) : ok(code);
 }

@@ -41,7 +41,7 @@ function createGuarded(): Guarded {
     let name = '';
     try {
       const isObject = typeof error === 'object' && error !== null;
-      // Read once, because a getter could return a different value each time.
+      // The message is read once, because a getter could return a different value each time.
       const text = isObject ? (error as Bag)['message'] : undefined;
       if (typeof text === 'string') name = String_((error as Bag)['name']);
       message = typeof text === 'string' ? text : String_(error);

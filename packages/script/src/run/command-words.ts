@@ -103,7 +103,7 @@ const VALUED =
   /^--(?:unset|chdir|signal|kill-after|arg-file|delimiter|eof|input|output|error|format|argv0)$/;
 const SPLIT = /^(?:-[A-RT-Za-z0-9]*S|--split-string(?:=|$))/;
 
-/** Returns the words of the command that `find` runs. More commands may follow. */
+/** Returns the words after `-exec` of `find`. They can contain further commands. */
 function commandOfFind(words: readonly string[]): string[] {
   const isFind = programOf(words[0] ?? '') === 'find';
   const at = words.findIndex(

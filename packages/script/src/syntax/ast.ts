@@ -51,7 +51,7 @@ interface Statements {
   /** One of `show`, `log`, `output` and `append`, as a statement, an arm, an action or an inline stage. */
   effect: {
     effect: 'show' | 'log' | 'output' | 'append';
-    /** Absent: `output to "f"` writes the document so far, and an inline stage passes its input. */
+    /** Absent: `output to "f"` writes the text printed so far, and an inline stage passes its input. */
     value: Expression | undefined;
     target: Target | undefined;
     format: 'json' | 'yaml' | 'text' | undefined;
@@ -376,7 +376,7 @@ export interface Sections {
 }
 
 export type Condition =
-  /** In a match list: equal to the subject. */
+  /** A value in a match list, which must equal the subject. */
   | { readonly kind: 'test'; readonly value: Expression }
   /** A comparison in a match list, such as `>= 0.7`. */
   | {
@@ -460,7 +460,7 @@ const NO_RESULT = new Set(['effect', 'leave', 'return', 'bail', 'let', 'var', 'e
 export const givesValue = ({ kind }: ActionExpression): boolean =>
   kind !== 'block' && !NO_RESULT.has(kind);
 
-/** True if the node can end the code around it. `armsReturn`: the value of a `when` arm ends it too. */
+/** True if the node can end the code around it. With `armsReturn` the value of a `when` arm ends it too. */
 export function mayLeave(node: ActionExpression, armsReturn: boolean): boolean {
   let found = false;
   visit(node, (inner) => {

@@ -62,7 +62,7 @@ export class Reader {
   readonly mode: Mode;
   readonly rules: Rules;
   pos = 0;
-  /** The reader never sees text at or after this offset. */
+  /** The reader never reads text at or after this offset. */
   end: number;
   /** True inside of parentheses and literals, where a line break counts as a space. */
   isOpen = false;
@@ -100,18 +100,18 @@ export class Reader {
   }
 
   /** Takes a text, or the match of a sticky pattern. Returns false if there is none. */
-  take(wanted: string | RegExp): boolean {
-    const isText = typeof wanted === 'string';
-    if (isText ? !this.starts(wanted) : !this.sees(wanted)) return false;
-    this.pos = isText ? this.pos + wanted.length : wanted.lastIndex;
+  take(expected: string | RegExp): boolean {
+    const isText = typeof expected === 'string';
+    if (isText ? !this.starts(expected) : !this.sees(expected)) return false;
+    this.pos = isText ? this.pos + expected.length : expected.lastIndex;
     return true;
   }
 
-  /** Like `take`, after optional blanks. If nothing matches, the blanks are not taken either. */
-  takeAfterSpace(wanted: string | RegExp): boolean {
+  /** Takes optional blanks and then a text or match. If nothing matches, the blanks are not taken either. */
+  takeAfterSpace(expected: string | RegExp): boolean {
     const at = this.pos;
     this.space();
-    if (this.take(wanted)) return true;
+    if (this.take(expected)) return true;
     this.pos = at;
     return false;
   }
@@ -203,12 +203,12 @@ export class Reader {
     return line > 0 && this.slice(line).trim() === '';
   }
 
-  /** Fails with `unclosed` at the opening text, which has `length` characters. */
+  /** Fails with the code `unclosed` at the opening text, which has `length` characters. */
   failUnclosed(at: number, message: string, length = 1): never {
     return this.fail(message, { at, end: at + length, code: 'unclosed' });
   }
 
-  /** Skips blanks; where a bracket is open, also line breaks. */
+  /** Skips blanks. Inside of an open bracket it also skips line breaks. */
   space(): void {
     if (this.isOpen) this.breakAfter();
     else this.blanks();
@@ -301,7 +301,7 @@ export class Reader {
   /** Runs a rule that can contain itself. Fails with `too_deep` beyond the maximum depth. */
   deeper<T>(rule: () => T): T {
     if (this.#depth >= DEEPEST) {
-      this.fail(`nested more than ${DEEPEST} levels deep`, { code: 'too_deep' });
+      this.fail(`the script is nested more than ${DEEPEST} levels deep`, { code: 'too_deep' });
     }
     this.#depth += 1;
     try {

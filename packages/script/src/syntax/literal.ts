@@ -57,7 +57,7 @@ const refuseElement = (r: Reader, at: number): never =>
   r.fail(BLOCK_HERE, {
     at,
     end: at + 1,
-    hint: 'bind it with `let` or `var` first: `let @x = [ … ]`',
+    hint: 'bind it to a name first: `let @x = [ … ]`',
   });
 
 /** Parses `[[ … ]]` as a literal text. */
@@ -77,7 +77,7 @@ function parseList(r: Reader): Expression {
   r.gap();
   if (r.scope.blocks === 'none') {
     if (r.sees(BLOCK_IN_ARGUMENT)) {
-      r.fail(BLOCK_HERE, { at, hint: 'give it a name first: `let @x = [ … ]`' });
+      r.fail(BLOCK_HERE, { at, hint: 'bind it to a name first: `let @x = [ … ]`' });
     }
   } else {
     if (r.sees(OPENS_BLOCK)) return finishBlock(r, at, []);

@@ -1,4 +1,4 @@
-// Text formats: CSV, relaxed JSON and the XML that prompts use.
+// Reads and writes text formats: CSV, relaxed JSON and the XML that prompts use.
 import {
   fail,
   isObject,

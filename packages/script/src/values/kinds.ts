@@ -1,5 +1,5 @@
-// Kinds of values: type, truth, number, elements, functions. INVARIANT: a result always has the marks of
-// everything it was computed from, and an element of a list or object keeps exactly its own.
+// Computes properties of values: type, truth, number, elements, functions. INVARIANT: a result always has the
+// marks of everything it was computed from, and an element of a list or object keeps exactly its own marks.
 import type { Json } from '@kernmantle/core/base';
 import {
   type Descriptor,
@@ -26,7 +26,7 @@ interface Signature {
   readonly members?: ReadonlyMap<string, FunctionData>;
 }
 
-/** Data with private content. Freezing stops at it, and JSON shows only `shown`. */
+/** Data with private content. Freezing stops at it, and JSON contains only its preview. */
 export class Opaque<T> {
   readonly #content: T;
   readonly #shown: Json;

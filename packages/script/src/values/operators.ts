@@ -1,4 +1,4 @@
-// The operators of expressions. They compare by value. `+` adds numbers and never joins texts.
+// Implements the operators of expressions. They compare by value. `+` adds numbers and never joins texts.
 import { isObject, type Json, plainText } from '@kernmantle/core/base';
 import {
   EMPTY,
@@ -246,7 +246,7 @@ export function augment(left: Value, right: Value): Value {
     case 'object':
       return mergeObjects(left, right);
     default:
-      return raise('expression_error', `\`+=\` does not work on ${kindName(left)}`);
+      return raise('expression_error', `\`+=\` cannot be used on ${kindName(left)}`);
   }
 }
 
