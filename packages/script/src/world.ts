@@ -1,5 +1,5 @@
-// The port through which a script reaches files, processes, tools and models. The runtime implements it
-// with the rights of the operator's policy or of a thread's token. The language itself never touches the
+// Defines the port through which a script reaches files, processes, tools and models. The runtime implements
+// it with the rights of the operator's policy or of a thread's token. The language itself never touches the
 // disk and starts no process.
 import type { Failure, Json, Outcome } from '@kernmantle/core/base';
 import type {

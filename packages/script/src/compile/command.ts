@@ -69,7 +69,7 @@ const argumentsOf = (named: readonly Named[], isStage: boolean) =>
 
 const NONE: readonly never[] = Object.freeze([]);
 
-/** Returns the helpers with their captured values after the guards. `from` is the index of the first. */
+/** Returns the helpers with their captured values from `passed`. `from` is the index of the first value. */
 function codeHelpers(
   helpers: readonly UsedHelper[],
   passed: readonly Value[],
@@ -124,7 +124,7 @@ interface Setting {
   readonly usingVariables: readonly Named[];
   /** The folder as an input, if a value chose it. */
   readonly placed: readonly Named[];
-  /** Returns the folder after the guards. */
+  /** Returns the folder. `placed` has the value that the guards have judged. */
   folder(placed: readonly Named[]): string;
 }
 
@@ -304,7 +304,7 @@ export function compileCommand(c: Compiler, node: NodeOf<'command'>): Execute {
   };
 }
 
-/** Returns the variables with their values after the guards. `from` is the index of the first one. */
+/** Returns the variables with the values that the guards have judged. `from` is the index of the first value. */
 const passedAs = (named: readonly Named[], passed: readonly Value[], from: number): Named[] =>
   named.map(({ name }, index) => ({ name, value: valueAt(passed, from + index) }));
 

@@ -61,7 +61,7 @@ function asValue(
 ): Eval {
   const evaluate = evaluateReturn(compile(c.forFunction()));
   if (!mayLeave(node, true) || mayEscape(node)) return evaluate;
-  // Every exit of the form ends with it, so the conditions of these exits mark only its value.
+  // An exit inside of the form ends only the form, so the conditions of the exit mark only the form's value.
   return (env) => {
     const path = { marks: EMPTY, errors: env.path.errors };
     return whenReady(evaluate({ ...env, path }), (value) => {

@@ -110,7 +110,7 @@ export function applyConditionMarks(env: Environment, marks: Descriptor, branche
 
 type ArmItem = { readonly test: Test; readonly action: Eval } | { readonly line: Eval };
 
-/** The result if no arm matches. Null is also a choice, so it has marks. */
+/** Result of a `when` without a matching arm. It gets the marks of all conditions, because they decided it. */
 const NO_MATCH = makeValue(null, { origin: { unmatched: true } });
 
 /** Compiles a `when`. With `isReturning` the value of an arm ends the function or block around it. */

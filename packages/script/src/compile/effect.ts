@@ -1,5 +1,5 @@
 // Compiles `show`, `log`, `output` and `append`. Each is an operation. Its text is built once, after the
-// guards, and added to the list of effects.
+// guards have judged it, and added to the list of effects.
 import { extname } from 'node:path';
 import {
   addMarks,
@@ -248,7 +248,7 @@ function compileShown(c: Compiler, node: Expression): Eval {
     const texts = list.data.map((item, index) => {
       const text = textOf(makeValue(item));
       if (!form) return text;
-      // Placeholders are replaced once, because a result is not a template.
+      // Placeholders are replaced once, because an inserted result is not a template.
       return textOf(form).replace(/\{\{(result|index)\}\}/g, (_all, word) =>
         word === 'result' ? text : String(index),
       );

@@ -266,7 +266,7 @@ export function compileFunction(
     ): Environment => {
       const scope = new VariableScope('function', defined.scope);
       const named = bindParameters(scope, node, values, isStage, body.kind === 'template');
-      // A command reads the input from stdin after the guards.
+      // A command reads from stdin the input that the guards have judged.
       const [input] = isStage ? values : [];
       const pipe = env.pipe && input ? { ...env.pipe, input } : env.pipe;
       const own = { path: newPath(), note: undefined, isDefining: false, pipe };

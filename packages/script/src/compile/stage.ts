@@ -99,7 +99,7 @@ function callRun(
   return { run, name };
 }
 
-/** Sets `@input` to the input after the guards. */
+/** Sets `@input` to the input that the guards have judged. */
 const withInput = ({ pipe }: Environment, input: Value | undefined): Environment['pipe'] =>
   pipe && input ? { ...pipe, input } : pipe;
 

@@ -23,7 +23,7 @@ const JOBS = 1000;
 const COMPILING_MS = 5000;
 
 declare global {
-  // The types of Node do not declare it.
+  // The types of Node do not declare `WebAssembly`.
   var WebAssembly: {
     Module: new (bytes: Uint8Array) => object;
     Memory: new (pages: typeof PAGES) => { readonly buffer: ArrayBuffer };
@@ -91,7 +91,7 @@ function createWatch(): (work: () => void, timeout: number, breaks: boolean) => 
 }
 
 let watch: ReturnType<typeof createWatch> | undefined;
-/** The engine stops more cleanly than V8, so it gets this much less time. */
+/** Milliseconds by which the engine's time limit is below V8's, because the engine stops more cleanly. */
 const GRACE_MS = 200;
 
 /** Reason why a context cannot be used any longer. */
@@ -107,7 +107,7 @@ export interface Unit {
   readonly call: QuickJSHandle;
   /** Number of parameters. The values of `free` follow them. */
   readonly arity: number;
-  /** Helpers, `mx` and `ctx`, if the block mentions them. */
+  /** Names of the helpers, and `mx` and `ctx`, that the block mentions. */
   readonly free: readonly string[];
   /** True if the block cannot take long with plain values. */
   readonly isBrief: boolean;
@@ -116,7 +116,7 @@ export interface Unit {
 export class JsContext {
   readonly vm: QuickJSContext;
   readonly memory: { readonly buffer: ArrayBuffer };
-  /** The object of the `Calls`, and the functions that were read from it. */
+  /** The `Calls` object of the context. `taken` has the functions that were read from it. */
   readonly calls: QuickJSHandle;
   readonly taken = new Map<string, QuickJSHandle>();
   // The index is by text and then by names, so that finding a repeated block needs no long key.
@@ -159,7 +159,7 @@ export async function openContext(ask: AskHost): Promise<JsContext> {
 export const isFull = ({ memory }: JsContext): boolean =>
   memory.buffer.byteLength > (PAGES.maximum - 64) * 65_536;
 
-/** The error belongs to the context of the watch, so `instanceof` would not work. */
+/** Returns the reason of a failed entry. `instanceof` would not work, because the error is of another context. */
 function brokenReason(error: unknown): Broken {
   const code = isObject(error) ? error['code'] : undefined;
   if (code === 'ERR_SCRIPT_EXECUTION_TIMEOUT') return 'time';
@@ -167,7 +167,7 @@ function brokenReason(error: unknown): Broken {
   return code === 'ERR_SCRIPT_EXECUTION_INTERRUPTED' ? 'interrupt' : 'memory';
 }
 
-/** Promises continue only inside of entries, so every step has a time limit. */
+/** Runs pending promise jobs. Promises continue only inside of entries, so every step has a time limit. */
 function runPendingJobs(js: JsContext): void {
   const { runtime } = js.vm;
   while (js.broken === undefined && runtime.hasPendingJob()) {

@@ -81,7 +81,7 @@ export function createEncoder(): Codec['encode'] {
   };
   const list = (value: unknown[], here: Above): unknown => {
     const copy: unknown[] = [];
-    // A block must not influence the copy. Setters and `toJSON` come from prototypes, so it has none.
+    // A block must not influence the copy by setters or `toJSON` of a prototype, so the copy has no prototype.
     setPrototypeOf(copy, null);
     for (let at = 0; at < value.length; at++) {
       const part = value[at];
@@ -192,7 +192,7 @@ export function createTextual(): Codec['textual'] {
   };
 }
 
-/** Creates a function that builds arguments. `shape` has one letter for the kind of each. */
+/** Creates a function that builds arguments. `shape` has one letter for the kind of each argument. */
 export function createArguments({ decode, textual }: Pick<Codec, 'decode' | 'textual'>) {
   return (shape: string, parts: unknown[], free: string[], named: Bag): unknown[] => {
     const args = { __proto__: null, length: shape.length + free.length } as unknown as unknown[];

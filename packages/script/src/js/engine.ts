@@ -163,7 +163,7 @@ function failBroken(engine: Engine, job: Job, why: Broken): Failure {
     memory: memoryFault,
     interrupt: () => fail('cancelled', 'the js block was interrupted'),
   }[why]();
-  // A nested entry leaves this to the outer one, which finds the same state.
+  // A nested entry does not discard the context, because the outer entry finds the same state and does it.
   if (!engine.context?.depth) discardContext(engine, failure);
   return failure;
 }

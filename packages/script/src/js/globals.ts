@@ -1,4 +1,4 @@
-// The globals of js blocks that the engine lacks: console, timers, URLs, encodings, clones and locales. The
+// Adds globals of js blocks that the engine lacks: console, timers, URLs, encodings, clones and locales. The
 // text of these functions is compiled inside of the context, so they use only what exists there and `ask`.
 // The functions at the end run in the host. They convert text to text and keep no state.
 import type { Bag, Codec } from './data.ts';
@@ -353,7 +353,7 @@ const URL_PARTS = 'href protocol username password host hostname port pathname s
   ' ',
 );
 
-/** Reads `[address]`, `[address, base]` or `[address, null, part, value]`. Empty if the URL is invalid. */
+/** Reads `[address]`, `[address, base]` or `[address, null, part, value]`. Returns '' if the URL is invalid. */
 function url(text: string): string {
   const [address, base, part, value] = JSON.parse(text) as (string | null | undefined)[];
   if (!URL.canParse(address ?? '', base ?? undefined)) return '';

@@ -167,7 +167,7 @@ function completeScript(view: Scripted, offset: number, modules: Modules): Compl
   );
 }
 
-/** A statement that ends with `@` or `.` does not parse. It may parse with a name inserted there. */
+/** Inserts a name at the cursor after `@` or `.`, because a statement that ends there does not parse. */
 function repair(request: CompletionRequest): CompletionRequest {
   const { view, offset, line } = request;
   if (!/[@.]$/.test(line)) return request;

@@ -79,7 +79,7 @@ const itemFindings = ({ text, file }: View, document: Document, library?: Librar
       message: messageText(diagnostic.message, diagnostic.hint),
     }));
 
-/** Findings of items have only a start. Their range ends with the word there. */
+/** Returns the range of an item's finding. The finding has only a start, so the range ends with the word there. */
 function rangeOf({ line, column }: Diagnostic, document: Document): Span {
   const at = document.offsetAt({ line: line - 1, character: column - 1 });
   const word = /[\w./:@-]+|[^\s\w]/y;

@@ -1,5 +1,5 @@
-// The framing of protocol messages, and readers for their fields, which are untrusted data. The framing never
-// waits without limit and stores one message at most; other bytes are reported and skipped.
+// Frames protocol messages and reads their fields, which are untrusted data. The framing never waits without
+// limit and stores one message at most. Other bytes are reported and skipped.
 import { isObject, type Json } from '@kernmantle/core/base';
 import type { LspPosition, TextChange } from './document.ts';
 

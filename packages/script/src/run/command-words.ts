@@ -11,7 +11,7 @@ const splitWords = (text: string): string =>
 const insideQuotes = (text: string): string =>
   text.replaceAll(/\s/g, ' ').replaceAll(/["\\$`]/g, '\\$&');
 
-/** Returns the command with the values of its variables, for checks only. Only quoted ones stay one word. */
+/** Returns the command with the values of its variables, for checks only. Only a quoted value stays one word. */
 export function withVariables(line: string, variables: Readonly<Record<string, string>>): string {
   const valueOf = (name: string | undefined): string | undefined =>
     name !== undefined && Object.hasOwn(variables, name) ? variables[name] : undefined;

@@ -99,7 +99,7 @@ interface Callee {
   readonly names: readonly string[];
 }
 
-/** True if a single object has all arguments by name. It is an ordinary argument of a one-object tool. */
+/** True if the only argument is an object with the arguments by name, unless the tool takes one object. */
 function isByName({ parameters, tool: { schema } }: Callee, values: readonly Value[]): boolean {
   const [only, ...others] = values;
   const isObjectAlone =

@@ -1,6 +1,6 @@
 // Hot: this file runs for each step of a script, and a promise costs more than most steps.
-// Types that all parts of the compiler share. An `Environment` is the context of an evaluation. Its lexical
-// part is the scope and the file; its dynamic part is the flow frame, the chain of calls and the pipeline.
+// Defines the types that all parts of the compiler share. An `Environment` is the context of an evaluation.
+// Its lexical part is the scope and the file; its dynamic part is the frame, the chain of calls and the pipeline.
 // It is immutable, except for `path` and `run`.
 import { isAbsolute, join, resolve } from 'node:path';
 import { inTurn, type Json, type JsonObject, whenReady } from '@kernmantle/core/base';
@@ -112,7 +112,7 @@ export interface LiveOutput {
 
 /** The `allow` and `deny` lists of a script's policy. */
 export interface Patterns {
-  /** Patterns that are allowed. Absent: nothing is closed. */
+  /** Patterns that are allowed. Absent: everything is allowed that `deny` does not match. */
   readonly allow: readonly string[] | undefined;
   readonly deny: readonly string[];
   /** Patterns that `allow` may open although they are dangerous. */

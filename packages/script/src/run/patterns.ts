@@ -151,10 +151,10 @@ function allowMatches(pattern: string, need: string): boolean {
 const atHome = (glob: string, { home }: Patterns['world']): string =>
   home === undefined ? glob : glob.replace(/^~(?=\/|$)/, home);
 
-/** A deny pattern for a folder also matches everything in it. */
+/** Returns the glob of a deny pattern. For a folder it also matches everything in the folder. */
 const whole = (glob: string): string => glob.replace(/((?:^|\/)[^/*?]+)\/*$/, '$1/**');
 
-/** Relative globs start at the project, `~` at the home folder. A deny glob matches other paths too. */
+/** True if a file pattern matches. Relative globs start at the project, but a deny glob matches in any folder. */
 function coversFile(pattern: string, need: string, { world }: Patterns, isDeny: boolean): boolean {
   const [, mode = '', ...globs] = parts(pattern);
   const [, access = '', ...path] = parts(need);
@@ -180,7 +180,7 @@ const allows = (pattern: string, need: string, patterns: Patterns): boolean =>
     ? coversFile(pattern, need, patterns, false)
     : allowMatches(pattern, need);
 
-/** An `allow` list closes `cmd`, `fs` and every other kind that it mentions. */
+/** True if an `allow` list closes the kind of a need: `cmd`, `fs` or another kind that the list mentions. */
 function isClosed(patterns: readonly string[], need: string): boolean {
   const [kind] = parts(need);
   const isKnown = kind === 'cmd' || kind === 'fs';
@@ -202,7 +202,7 @@ function hiddenNeeds(op: Operation): string[] {
     .map((words) => ['cmd', ...words].join(':'));
 }
 
-/** Letter case is ignored for files, because some disks ignore it. */
+/** True if a pattern matches a need. Letter case is ignored for files, because some disks ignore it. */
 const isDangerous = (pattern: string, need: string, patterns: Patterns): boolean =>
   denies(pattern, need, patterns) ||
   (need.startsWith('fs:') && denies(pattern.toLowerCase(), need.toLowerCase(), patterns));
@@ -237,7 +237,7 @@ export function refusal(
   needs: readonly string[],
   hidden: readonly string[] = [],
 ): string | undefined {
-  // Patterns `op:…` are not checked here; guards of their own check them.
+  // Separate guards check the patterns `op:…`.
   for (const need of needs) {
     const reason = refusalOfNeed(patterns, need, realNeed(need, patterns));
     if (reason) return reason;

@@ -1,4 +1,4 @@
-// Runs a script for a program: the text or file of a request gives outputs and printed text.
+// Runs a script for a program. A request has a text or a file. The result has the outputs and the printed text.
 import { resolve } from 'node:path';
 import {
   fail,

@@ -91,7 +91,7 @@ export async function explainScript(
   });
   const { fault } = end;
   if (fault && line === undefined) {
-    // Loaded here, because it also reads journals and would load the whole harness for every script.
+    // The reports are loaded here, because they also load the whole harness, which few scripts need.
     const { ofScriptFault } = await import('@kernmantle/core/reports');
     return { ...end, explained: ok(ofScriptFault(fault, trail.ofFault(fault))) };
   }

@@ -1,6 +1,6 @@
-// Types of the syntax tree. Statements act and expressions give a value. An action (an arm, the body of a
-// loop, a line of a block) may be either. Each node has offsets into the text of the file; `createLines`
-// turns them into lines and columns.
+// Defines the types of the syntax tree. Statements act and expressions give a value. An action (an arm, the
+// body of a loop, a line of a block) may be either. Each node has offsets into the text of the file.
+// `createLines` converts them into lines and columns.
 
 export interface Range {
   readonly at: number;
@@ -151,7 +151,7 @@ interface Expressions {
     isWildcard?: true;
   };
   template: { style: TextStyle; parts: readonly TemplatePart[] };
-  /** A pattern `/body/flags`: only the first argument of `match`, `replace`, `replaceAll` and `split`. */
+  /** A pattern `/body/flags`, legal only as the first argument of `match`, `replace`, `replaceAll` and `split`. */
   pattern: { body: string; flags: string };
   array: { items: readonly ArrayItem[] };
   object: { entries: readonly ObjectEntry[] };

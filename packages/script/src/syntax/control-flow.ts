@@ -206,7 +206,7 @@ function parseSide(r: Reader): Condition {
   return inner.kind === 'test' ? { ...inner, value: parseCompared(r, inner.value) } : inner;
 }
 
-/** Parses a pattern in parentheses. The reader is at the opening one. */
+/** Parses a pattern in parentheses. The reader is at `(`. */
 function parseInner(r: Reader): Condition {
   r.pos += 1;
   return r.within({ isOpen: true }, () => {

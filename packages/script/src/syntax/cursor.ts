@@ -1,8 +1,8 @@
-// The reader that every grammar rule uses. There is no list of tokens, because the meaning of a character
-// depends on its context: text, command, code or value. INVARIANT: nesting is always bounded (`deeper`), so
-// no input overflows the stack. INVARIANT: reading again is always bounded. `attempt` and failed statements
-// pay from `fuel` for what they read without success. Without fuel nothing is attempted, so the total time
-// is linear.
+// Defines the reader that every grammar rule uses. There is no list of tokens, because the meaning of a
+// character depends on its context: text, command, code or value. INVARIANT: nesting is always bounded
+// (`deeper`), so no input overflows the stack. INVARIANT: reading again is always bounded. `attempt` and failed
+// statements pay from `fuel` for what they read without success. Without fuel nothing is attempted, so the total
+// time is linear.
 import { ParseError, type ProblemCode } from '../problem.ts';
 import type { ActionExpression, Expression, Mode, NodeOf, Statement } from './ast.ts';
 
@@ -44,7 +44,7 @@ const STATEMENT =
   /\/[a-z]+[ \t]|(?:var|show|exe|output|append|log|import|export|guard|hook|policy|bail)[ \t]+[^\s:,=)\]}]/y;
 const DASH = 45;
 const isDigit = (code: number): boolean => code >= 48 && code <= 57;
-// The Unicode tables apply only beyond ASCII, because asking them is slow.
+// The Unicode tables are used only beyond ASCII, because a lookup in them is slow.
 const isLetter = (code: number): boolean => {
   if (code < 128) return (code >= 97 && code <= 122) || (code >= 65 && code <= 90) || code === 95;
   return /[\p{L}\p{N}\p{M}\p{Cs}]/u.test(String.fromCharCode(code));

@@ -33,7 +33,7 @@ export function parseBracket(r: Reader): Expression {
   });
 }
 
-/** Fails if an element is a block: such a bracket is neither an array nor a text. An arrow before words is text. */
+/** Fails if an element is a block. Such a bracket is neither an array nor a text. An arrow before words is text. */
 function refuseBlocks(r: Reader, slip: SyntaxProblem | undefined): void {
   const here = r.pos;
   const binds = slip?.message === BLOCK_HERE && /^\[\s*let\s/.test(r.slice(slip.at, slip.end + 9));
@@ -109,7 +109,7 @@ function parseUnsure(r: Reader, at: number, inside: number): Expression {
   return finishBlock(r, at, [asLine(value)]);
 }
 
-/** True if a value alone in brackets is a line: no name, and no text unless it is piped into an effect. */
+/** True if a value alone in brackets is a line. A name is none, and a text is one only if piped into an effect. */
 function isLine(value: Expression): boolean {
   const isText =
     value.kind === 'pipeline' && /^(?:literal|template)$/.test(value.source?.kind ?? '');

@@ -125,7 +125,7 @@ export function parseHook(r: Reader, at: number): NodeOf<'hook'> {
   return { kind: 'hook', timing, ...head, body, at, end: r.pos };
 }
 
-/** A `when` is the only line of its block, so the result of its arm is the result of the hook. */
+/** Parses the body of a hook. The result of an arm of a `when` is the result of the hook. */
 function parseHookBody(r: Reader): NodeOf<'block'> {
   const at = r.pos;
   if (!r.takeWord('when')) return parseBlock(r, 'the hook');

@@ -126,7 +126,7 @@ export const isStructure = (data: Json): data is Json[] | { [key: string]: Json 
 
 const NUMBER = /^\s*[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:e[+-]?\d+)?\s*$/i;
 
-/** Returns the number that a number or numeric text stands for; `undefined` otherwise. */
+/** Returns the number of a number or numeric text; `undefined` for other data. */
 export function numericOf(data: Json): number | undefined {
   if (typeof data === 'number') return data;
   return typeof data === 'string' && NUMBER.test(data) ? Number(data) : undefined;

@@ -1,5 +1,5 @@
-// Methods of lists and texts: `@text.trim()`, `@list.join(", ")`, `@x.isArray()`. A method never changes
-// its value. Elements that a method takes from a list keep exactly their marks.
+// Implements the methods of lists and texts: `@text.trim()`, `@list.join(", ")`, `@x.isArray()`. A method
+// never changes its value. Elements that a method takes from a list keep exactly their marks.
 import { type Context, createContext, Script } from 'node:vm';
 import { errnoOf, type Json, messageOf, nearest } from '@kernmantle/core/base';
 import { addMarks, makeContainer, mergeAll, type Value, withOrigin } from '@kernmantle/core/flow';

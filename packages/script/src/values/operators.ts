@@ -208,7 +208,7 @@ export function operatorFunction(operator: Plain): (left: Value, right: Value) =
 
 export const minus = (value: Value): Value => computed(-numberOf(value), [value]);
 
-// These facts belong to a variable or a round of a loop. An element of a list does not need them.
+// Facts of a variable or of a round of a loop, which an element of a list does not need.
 const PASSING = new Set(['name', 'definedAt', 'exported', 'key', 'index']);
 
 /** True if the value and its parts have no marks, no own text and no other facts. */
