@@ -1,5 +1,5 @@
 // Compiles `show`, `log`, `output` and `append`. Each is an operation. Its text is built once, after the
-// guards have judged it, and added to the list of effects.
+// guards have judged the operation, and added to the list of effects.
 import { extname } from 'node:path';
 import {
   addMarks,
@@ -146,7 +146,7 @@ function runEffect(
   }
   if (!where)
     return raise('invalid_input', `\`${node.effect}\` needs a target`, {
-      hint: `${node.effect} VALUE to "file"`,
+      hint: `write \`${node.effect} @value to "file"\``,
     });
   if (where.kind === 'file') return writeTo(where, value, node, env, emit);
   const text = fileText(value, node.format);

@@ -187,7 +187,7 @@ export function compileImport(c: Compiler, node: NodeOf<'import'>): Eval {
   const skipped = compileOption(c, node.options, 'skipDirs');
   if (node.mode === 'module' && source.kind === 'path') {
     const message = '`import module` needs a registry reference, not a path';
-    return () => raise('invalid_input', message, { hint: 'leave `module` out' });
+    return () => raise('invalid_input', message, { hint: 'leave out `module`' });
   }
   if (source.kind === 'connector') return compileTools(c, node, source.name);
   if (source.kind !== 'path') {

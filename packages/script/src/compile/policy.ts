@@ -145,7 +145,7 @@ function narrowFrame(frame: Frame, { world }: RunState, { data }: Value): Narrow
   for (const key of Object.keys(data)) {
     if (key === 'authorizations')
       raise('config_invalid', '`authorizations` is not part of this version', {
-        hint: 'state what is allowed with `allow`, `labels` and guards',
+        hint: 'use `allow`, `labels` and guards',
       });
     if (!KEYS.includes(key))
       raise('config_invalid', `\`${key}\` is not a key of a script's policy`, {

@@ -35,7 +35,7 @@ function durationMs(value: Value): number {
   const match = typeof data === 'string' ? /^(\d+(?:\.\d+)?)(ms|s|m|h)?$/.exec(data.trim()) : null;
   if (!match)
     return raise('invalid_input', `\`${value.text}\` is not a duration`, {
-      hint: '"500ms", "10s", "2m"',
+      hint: 'write a text such as `"500ms"`, `"10s"` or `"2m"`',
     });
   return Number(match[1]) * (UNITS_MS[match[2] ?? 's'] ?? 1000);
 }

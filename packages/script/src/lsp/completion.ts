@@ -204,7 +204,7 @@ function ruleHead({ view, offset, line }: CompletionRequest): Completion | undef
   const privileged = item(
     'word',
     'privileged',
-    'may remove labels and make exceptions to policies, cannot be switched off',
+    'may remove labels and make exceptions to policies; it cannot be switched off',
   );
   return { items: rule === 'guard' ? [...timings, privileged] : timings, at };
 }

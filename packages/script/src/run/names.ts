@@ -204,7 +204,7 @@ const callTool: ScriptCall = async (values, { env, at }) => {
   const [id, parameters] = values;
   if (!id)
     return raise('invalid_input', '`@tool` needs the id of a tool', {
-      hint: '@tool("fs/read_file", { path: @p })',
+      hint: 'write `@tool("fs/read_file", { path: @p })`',
     });
   const tool = textOf(await id(env));
   const input = await parameters?.(env);

@@ -48,7 +48,7 @@ export class VariableScope {
     if (taken) {
       raise('invalid_input', `\`@${name}\` is already defined at ${taken.place}`, {
         name,
-        hint: 'names are bound once; use another name, or `+=` to add to it',
+        hint: 'use another name, or `+=` to add to it',
       });
     }
     this.bind(name, kind, value, place);
@@ -61,7 +61,7 @@ export class VariableScope {
     if (outer && outer.kind !== 'import' && outer.kind !== 'ambient' && outer.kind !== 'loop') {
       raise('invalid_input', `\`let @${name}\` would hide the \`@${name}\` of ${outer.place}`, {
         name,
-        hint: 'choose another name',
+        hint: 'use another name',
       });
     }
     this.bind(name, 'let', value, place);

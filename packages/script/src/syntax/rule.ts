@@ -139,7 +139,7 @@ function refuseAuthorizations(r: Reader, member: Expression): void {
   for (const entry of entries) {
     if (entry.kind !== 'pair' || entry.key !== 'authorizations') continue;
     const { at, end } = entry.value;
-    const hint = 'state what is allowed with `allow`, `labels` and guards';
+    const hint = 'use `allow`, `labels` and guards';
     refuseUnsupported(r, 'authorizations', { at, end, hint });
   }
 }

@@ -265,7 +265,7 @@ function replaceEach(text: string, from: string, to: string): string {
 
 function repeated(text: string, count: number): string {
   if (!Number.isInteger(count) || count < 0) {
-    raise('invalid_input', `\`repeat\` needs a whole number from 0 up, not \`${count}\``);
+    raise('invalid_input', `\`repeat\` needs a whole number of at least 0, not \`${count}\``);
   }
   checkLength(text.length * count);
   return text.repeat(count);
