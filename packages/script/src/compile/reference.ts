@@ -324,10 +324,10 @@ function contextReference(
   const [, second, third] = node.steps;
   const first = contextStep(node.steps);
   if (!isContextName(node.name) || !first || second?.kind === 'call') return undefined;
-  const member = second?.kind === 'field' && third?.kind !== 'call' ? second.name : undefined;
+  const part = second?.kind === 'field' && third?.kind !== 'call' ? second.name : undefined;
   // An argument can have the name `names` too; it is read with `@mx.args["names"]`.
-  const hasInner = /^op(?:eration)?$/.test(first.name) || `${first.name}.${member}` === 'args.names';
-  const inner = hasInner ? member : undefined;
+  const hasInner = /^op(?:eration)?$/.test(first.name) || `${first.name}.${part}` === 'args.names';
+  const inner = hasInner ? part : undefined;
   const isNeeded = reading === 'value';
   const rest = { ...node, steps: node.steps.slice(inner === undefined ? 1 : 2) };
   const walks = compileSteps(c, rest, reading === 'value' ? 'condition' : reading);
@@ -366,7 +366,7 @@ export function compileKnownReference(
   const isCalled = steps.some(({ kind }) => kind === 'call');
   const isGuard = contextStep(steps)?.name === 'guard' && isContextName(name);
   const isNeeded = reading !== 'condition' && !node.isOptional && !isPlainText(c.unit.text, node);
-  // A text cannot contain undefined.
+  // A text cannot contain undefined, so `@mx.guard` fails in a text outside of guards.
   const needsGuard = isGuard && reading !== 'condition' && !node.isOptional;
   return (env) => {
     if (needsGuard && !isJudged(env)) return located(env, node.at, refuseGuard);

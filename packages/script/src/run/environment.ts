@@ -31,7 +31,7 @@ export interface SourceUnit {
   readonly frontMatter: Value;
   /** True for an imported file: effects and commands at its top level do not run. */
   readonly isModule: boolean;
-  /** Marks of the file that it was imported from. All its values and operations get them. */
+  /** Marks of an imported file; empty for the script itself. All values and operations of the file get them. */
   readonly marks: Descriptor;
   readonly scope: VariableScope;
   /** Names set by `export { … }`. Absent names: everything is exported. */

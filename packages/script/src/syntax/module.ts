@@ -1,4 +1,4 @@
-// Parses `import` and `export` statements.
+// Parses `import` and `export` statements. It refuses sources that certainly cannot be imported.
 import type { NodeOf } from './ast.ts';
 import type { Reader } from './cursor.ts';
 import { parseParameters, refuseFixed, takeName } from './define.ts';
