@@ -1,4 +1,4 @@
-// Hot: runs for each step of a script, and a promise costs more than most steps.
+// Hot: this file runs for each step of a script, and a promise costs more than most steps.
 // Runs a script text. The text is parsed completely before its first statement runs. `runScript` never
 // throws: it returns the fault, and the effects before the fault have been delivered.
 import { dirname, relative } from 'node:path';
@@ -50,7 +50,7 @@ import { type NameFinding, nameFindings, type Surroundings, testsName } from './
 import { absent, isAbsent } from './values/kinds.ts';
 import type { ScriptWorld } from './world.ts';
 
-/** One entry of the list of effects: everything a run printed or wrote, in order. */
+/** One text that a run printed or wrote. A run delivers its effects in order. */
 export interface ScriptEffect {
   readonly kind: string;
   readonly text: string;
@@ -81,9 +81,9 @@ export interface ScriptOptions {
   /** Variables, and the fields of `@input`: the inputs of a directive or the parameters of a tool. */
   readonly inputs?: ReadonlyMap<string, Value>;
   readonly mayBePrivileged?: boolean;
-  /** True if privileged guards of the script may make exceptions to policies; never true in a thread. */
+  /** True if privileged guards of the script may make exceptions to policies. It is never true in a thread. */
   readonly mayLift?: boolean;
-  /** Cancels the script. Loops check it; started processes and calls receive the signal themselves. */
+  /** Cancels the script. Loops check it. Started processes and calls receive the signal themselves. */
   readonly signal?: AbortSignal;
   onEffect?(effect: ScriptEffect): void;
   /** Receives text that is printed `with { stream: true }` in pieces. It must not throw. */
@@ -114,10 +114,10 @@ const messageTexts = ({ message, hint }: { message: string; hint?: Json }) => ({
 interface ScriptResult {
   /** Absent if the script reached its end. */
   readonly fault: ScriptFault | undefined;
-  /** The value of `return { … }`; absent if the script returned no outputs. */
+  /** Value of `return { … }`. Absent: the script returned no outputs. */
   readonly outputs: Value | undefined;
   readonly text: string;
-  /** Syntax problems. If there are any, no statement ran. */
+  /** Syntax problems. If the list is not empty, no statement ran. */
   readonly diagnostics: readonly Diagnostic[];
 }
 
@@ -165,7 +165,7 @@ function diagnosticsOf(
 /** Names and modules that a script gets from outside of its text; `Surroundings` describes them. */
 export type AroundScript = Partial<Omit<Surroundings, 'provided' | 'arity'>>;
 
-/** Returns unbound names and calls that do not fit, as far as they can be found without a run. */
+/** Returns the name problems of a script that can be found without a run, such as names that are not defined. */
 export function unboundIn(tree: ScriptTree, around: AroundScript = {}): NameFinding[] {
   const surroundings = { inputs: [], module: () => undefined, ...around };
   return [
@@ -189,11 +189,11 @@ export function diagnose(
   const { script, problems } = parseScript(text, { mode, file });
   if (!script) return diagnosticsOf(problems, text, file);
   const unit = { name: file, text };
-  return unboundIn(script, around).map((found) => ({
-    ...lineAt(unit, found.at),
-    code: `script_${found.code}`,
-    severity: found.severity,
-    ...messageTexts(found),
+  return unboundIn(script, around).map((finding) => ({
+    ...lineAt(unit, finding.at),
+    code: `script_${finding.code}`,
+    severity: finding.severity,
+    ...messageTexts(finding),
   }));
 }
 

@@ -11,7 +11,7 @@ const written = record({ script: text, module: text });
 const scriptConfig: Rule<unknown> = (value, place) => {
   const read = written(value, place);
   if (read && read.script === undefined && read.module === undefined) {
-    const message = 'a script tool needs `config.script`, or a file beside it in `config.module`';
+    const message = 'a script tool needs `config.script`, or `config.module` with a file beside it';
     place.report({ code: 'missing_field', message });
   }
   return read;

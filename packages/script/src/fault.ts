@@ -57,7 +57,7 @@ export function raise(
 export function toFault(error: unknown): ScriptFault {
   if (error instanceof ScriptFault) return error;
   const text = error instanceof Error ? error.message : String(error);
-  // A regular expression could fail here: the stack may be exhausted.
+  // A regular expression is not used here, because it fails if the stack is exhausted.
   if (error instanceof RangeError && text.includes('call stack')) {
     const detail = { message: 'the script is nested too deeply', limit: 'recursion' };
     return new ScriptFault({ code: 'quota_exceeded', detail });

@@ -53,7 +53,7 @@ const MAX_CHARACTERS = 32_000;
 const MAX_STEPS = 200;
 const MAX_PROBLEMS = 20;
 const ALLOWED: ReadonlySet<string> = new Set(['tool', 'now', 'input']);
-/** Metadata members. A plan may not read them. */
+/** Members with metadata, which a plan may not read. */
 const HIDDEN: ReadonlySet<string> = new Set(['mx', 'ctx', 'keep', 'keepStructured']);
 
 type Sources = readonly PlanSource[];
@@ -98,16 +98,16 @@ function read(node: ActionExpression | undefined, walk: Walk): Sources {
 const readAll = (nodes: readonly (ActionExpression | undefined)[], walk: Walk): Sources =>
   nodes.flatMap((node) => read(node, walk));
 
-/** Names of refused constructs in messages. */
+/** Names of the refused constructs, as messages show them. */
 const WORDS: Readonly<Record<string, string>> = {
   command: 'a command',
   code: 'a block of code',
   file: 'a file',
   run: '`run`',
   'run-value': '`run`',
-  model: 'a question to a model',
-  exe: 'a function of its own',
-  effect: 'what writes or prints',
+  model: 'a prompt to a model',
+  exe: 'a function definition',
+  effect: 'writing or printing',
   pipeline: 'a pipeline',
   with: '`with`',
   import: 'an import',
@@ -155,12 +155,12 @@ function parametersOf(node: ActionExpression | undefined, walk: Walk): PlanStep[
   const result = new Map<string, PlanParameter>();
   if (node === undefined) return result;
   if (node.kind !== 'object') {
-    refuse(walk, node.at, 'the parameters of a step must be written out: `{ name: value }`');
+    refuse(walk, node.at, 'the parameters of a step must be an object: `{ name: value }`');
     return result;
   }
   for (const entry of node.entries) {
     if (entry.kind === 'spread') {
-      refuse(walk, entry.value.at, 'the names of parameters must be written out, without `...`');
+      refuse(walk, entry.value.at, '`...` is not allowed in parameters; write each name');
       continue;
     }
     const literal = literalOf(entry.value);
@@ -178,7 +178,7 @@ function readStep(node: NodeOf<'reference'>, walk: Walk): Sources {
     const form = '`@tool("id", { name: value })`';
     return refuse(walk, node.at, `a step must name its tool in quotes: ${form}`);
   }
-  if (more) refuse(walk, more.at, '`@tool` takes an id and the parameters');
+  if (more) refuse(walk, more.at, '`@tool` takes only an id and parameters');
   const parameters = parametersOf(values, walk);
   const number = walk.steps.length + 1;
   if (number > MAX_STEPS) return refuse(walk, node.at, `a plan has at most ${MAX_STEPS} steps`);
@@ -198,7 +198,7 @@ function readName(node: NodeOf<'reference'>, walk: Walk): Sources {
   // In a text, `@example` of `ann@example.com` is not a reference.
   if (walk.isText) return [];
   const hint = hintOfName(name, [...walk.names.keys()]);
-  return refuse(walk, at, `nothing binds \`@${name}\`${hint ? `; ${hint}` : ''}`);
+  return refuse(walk, at, `\`@${name}\` is not defined${hint ? `; ${hint}` : ''}`);
 }
 
 const withField = (from: Sources, field: string): Sources =>
@@ -295,26 +295,26 @@ function readFor(node: NodeOf<'for'>, walk: Walk): Sources {
 }
 
 function bindName(walk: Walk, name: string, at: number, from: Sources): void {
-  if (PROVIDED.has(name)) refuse(walk, at, `\`@${name}\` is a name of the language`);
+  if (PROVIDED.has(name)) refuse(walk, at, `\`@${name}\` is built in; use another name`);
   walk.names.set(name, [...from]);
 }
 
 function readAssignment(node: NodeOf<'var' | 'let'>, walk: Walk): Sources {
-  if (node.labels.length > 0) refuse(walk, node.at, 'labels are no part of a plan');
+  if (node.labels.length > 0) refuse(walk, node.at, 'labels are not allowed in a plan');
   bindName(walk, node.name, node.at, read(node.value, { ...walk, isValue: true }));
   return [];
 }
 
 function readAugment(node: NodeOf<'augment'>, walk: Walk): Sources {
   const before = walk.names.get(node.name);
-  if (!before) return refuse(walk, node.at, `nothing binds \`@${node.name}\``);
+  if (!before) return refuse(walk, node.at, `\`@${node.name}\` is not defined`);
   // The list is changed in place, so that code outside of the branch also sees the added sources.
   before.push(...read(node.value, { ...walk, isValue: true }), ...walk.under);
   return [];
 }
 
 function readReturn({ isOutputs, value, labels, at }: NodeOf<'return'>, walk: Walk): Sources {
-  if (labels) refuse(walk, at, 'labels are no part of a plan');
+  if (labels) refuse(walk, at, 'labels are not allowed in a plan');
   if (isOutputs) {
     const entries = value?.kind === 'object' ? value.entries : undefined;
     const isPlain = entries?.every((entry) => entry.kind === 'pair');
@@ -330,14 +330,14 @@ function readBinary({ operator, left, right }: NodeOf<'binary'>, walk: Walk): So
   return [...first, ...read(right, isChoice ? under(walk, first) : walk)];
 }
 
-type Known = NodeOf<
+type PlanNode = NodeOf<
   | ('var' | 'let' | 'augment' | 'call' | 'flow' | 'return' | 'leave' | 'block' | 'when' | 'if')
   | ('for' | 'literal' | 'template' | 'array' | 'object' | 'reference' | 'unary' | 'binary')
   | ('ternary' | 'pattern')
 >;
-type NodeReader<K extends Known['kind']> = (node: NodeOf<K>, walk: Walk) => Sources;
+type NodeReader<K extends PlanNode['kind']> = (node: NodeOf<K>, walk: Walk) => Sources;
 
-const READ: { readonly [K in Known['kind']]: NodeReader<K> } = {
+const READ: { readonly [K in PlanNode['kind']]: NodeReader<K> } = {
   var: readAssignment,
   let: readAssignment,
   augment: readAugment,
@@ -368,7 +368,7 @@ const READ: { readonly [K in Known['kind']]: NodeReader<K> } = {
   },
 };
 
-/** Reads a plan. `given` has the names of its input variables. Never throws; problems are returned. */
+/** Reads a plan. `inputs` has the names of its input variables. It never throws: problems are returned. */
 export function readPlan(text: string, inputs: readonly string[]): PlanReading {
   const problems: PlanProblem[] = [];
   const none = { problems, steps: [], returns: [] };
@@ -376,9 +376,9 @@ export function readPlan(text: string, inputs: readonly string[]): PlanReading {
     const message = `a plan has at most ${MAX_CHARACTERS} characters, this one has ${text.length}`;
     return { ...none, problems: [{ line: 1, column: 1, message }] };
   }
-  const { script, problems: found } = parseScript(text, { mode: 'strict', file: 'plan' });
+  const { script, problems: syntaxProblems } = parseScript(text, { mode: 'strict', file: 'plan' });
   if (!script) {
-    const list = found.slice(0, MAX_PROBLEMS).map(({ at, message, hint }) => {
+    const list = syntaxProblems.slice(0, MAX_PROBLEMS).map(({ at, message, hint }) => {
       const { line, column } = locationOf({ name: '', text }, at);
       return { line, column, message: hint ? `${message}; ${hint}` : message };
     });

@@ -36,7 +36,7 @@ export const lineOf = (unit: Sourced, at: number): number => linesOf(unit).at(at
 export const locationText = (unit: Sourced, at: number): string =>
   `${unit.name}:${lineOf(unit, at)}`;
 
-/** Stable and documented: editors and tests match these codes. */
+/** Codes of syntax problems. They are stable and documented, because editors and tests match them. */
 export type ProblemCode =
   | 'unexpected'
   | 'unclosed'
@@ -52,7 +52,7 @@ export interface SyntaxProblem {
   readonly at: number;
   readonly end: number;
   readonly message: string;
-  /** The correct form, for common mistakes. */
+  /** The correct form, if the mistake is a common one. */
   readonly hint?: string;
   readonly code: ProblemCode;
 }

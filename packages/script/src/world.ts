@@ -1,5 +1,5 @@
-// The port through which a script reaches files, processes, tools and models. The runtime implements it
-// with the rights of the operator's policy or of a thread's token. The language itself never touches the
+// Defines the port through which a script reaches files, processes, tools and models. The runtime implements
+// it with the rights of the operator's policy or of a thread's token. The language itself never touches the
 // disk and starts no process.
 import type { Failure, Json, Outcome } from '@kernmantle/core/base';
 import type {
@@ -13,21 +13,21 @@ import type {
 import type { ConnectorTool } from '@kernmantle/core/items';
 
 export interface LoadedText {
-  /** Absolute path of the file without links. */
+  /** Absolute path of the file, with all links resolved. */
   readonly path: string;
   readonly text: string;
   /** Marks of the content: `src:file`, `dir:…` and the marks recorded when the file was written. */
   readonly descriptor: Descriptor;
 }
 
-/** A result of a lookup with the marks of the folders that were read, which also reveal a missing file. */
+/** A result of a lookup. It has the marks of the folders that were read, because a missing file reveals them too. */
 export interface LookupResult<T> {
   readonly found: T;
   readonly descriptor: Descriptor;
 }
 
 export interface ProcessRequest {
-  /** `cmd` runs command lines one after the other until one fails; `sh` runs a shell script. */
+  /** `cmd` runs command lines one after the other until one fails. `sh` runs a shell script. */
   readonly kind: 'cmd' | 'sh';
   /** A list of quoted command lines for `cmd`; a script for `sh`. */
   readonly source: string | readonly string[];
@@ -112,7 +112,7 @@ export interface ScriptWorld {
   /** Returns the refusal that no approval can change; `undefined` if the write may be allowed. */
   refusesWrite?(path: string): Promise<Failure | undefined>;
   /** Returns what a call of this tool would write, for the approval request. */
-  previewTool?(id: string, given: ReadonlyMap<string, Value>): Promise<WritePreview | undefined>;
+  previewTool?(id: string, inputs: ReadonlyMap<string, Value>): Promise<WritePreview | undefined>;
   /** Returns what a statement would write to a file, for the approval request. */
   previewWrite?(
     path: string,
@@ -133,7 +133,7 @@ export interface ScriptWorld {
   ): MaybePromise<Outcome<Value>>;
   /** Returns the tools of a connector from their files. Absent: connectors are not available. */
   connector?(name: string, frame: Frame): MaybePromise<Outcome<readonly ConnectorTool[]>>;
-  /** Returns how this tool reads untrusted data. Absent or `undefined`: like every other tool. */
+  /** Returns how this tool reads untrusted data. Absent or `undefined`: it reads like every other tool. */
   reads?(id: string): Operation['reads'];
   /** Creates a help request of the thread for a person. */
   help(action: string, message: Value, frame: Frame): MaybePromise<Outcome<Value>>;
@@ -197,7 +197,7 @@ export interface JsResult {
   readonly descriptor: Descriptor;
 }
 
-/** One isolated global object for each run of a script. */
+/** The engine of js blocks. Each run of a script has one isolated global object. */
 export interface JsEngine {
   run(call: JsCall): MaybePromise<Outcome<JsResult>>;
   close(): void;

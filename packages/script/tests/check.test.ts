@@ -94,9 +94,9 @@ test('names that nothing binds are found, the inputs of an item are bound', asyn
   const found = await scriptProblems(runtime.library, []);
   await runtime.close();
   expect(found.map(({ code, message, hint }) => [code, message, hint])).toEqual([
-    ['script_name_unbound', 'nothing binds `@tpoic`', 'did you mean `@topic`?'],
-    ['script_name_unbound', 'nothing binds `@paht`', 'did you mean `@path`?'],
-    ['script_name_unbound', 'nothing binds `@paht`', 'did you mean `@path`?'],
+    ['script_name_unbound', '`@tpoic` is not defined', 'did you mean `@topic`?'],
+    ['script_name_unbound', '`@paht` is not defined', 'did you mean `@path`?'],
+    ['script_name_unbound', '`@paht` is not defined', 'did you mean `@path`?'],
   ]);
 });
 

@@ -240,7 +240,7 @@ test('a check knows the names before a command', async () => {
       'var @a = 1\nrun cmd (@a, @nobody) {echo}\nexe @f(x) = cmd {echo "${x:-none}"}\nshow @f()',
   });
   const { output } = await runCommand(['check', 'a.mld'], root, env);
-  expect(output).toContain('nothing binds `@nobody`');
+  expect(output).toContain('`@nobody` is not defined');
   expect(output).not.toContain('`@a`');
   expect(output).not.toContain('gets no `x`');
   expect(existsSync(join(root, 'a.mld'))).toBe(true);
@@ -387,7 +387,7 @@ test('a check says so before anything runs', async () => {
   const { output, code } = await runCommand(['check', 'a.mld'], root, env);
   expect(output).toContain('`h` cannot be a helper of py blocks');
   expect(output).toContain('`v` cannot be a helper of py blocks');
-  expect(output).toContain('nothing binds `@nobody`');
+  expect(output).toContain('`@nobody` is not defined');
   expect(output).not.toContain('`g`');
   expect(code).toBe(3);
 });
@@ -748,7 +748,7 @@ test.each([
   ['stream of words', 'after `stream`'],
   ['if true [ stream 1 ]', 'after `stream`'],
   ['show stream sh {echo}', '`show` cannot execute anything'],
-  ['exe @f() = [ => /stream @g() ]', 'no slash here'],
+  ['exe @f() = [ => /stream @g() ]', '`/stream` is not allowed here'],
 ])('is no statement: %s', (text, message) => {
   const { problems } = parseScript(text, { mode: 'strict', file: 'a.mld' });
   expect(problems[0]?.message).toContain(message);

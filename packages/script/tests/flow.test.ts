@@ -49,7 +49,7 @@ describe('slips found when a script is read', () => {
     );
     expect(code).toBe(3);
     expect(output).toContain('s.mld:2:14: error: a block is not allowed here');
-    expect(output).toContain('bind it with `let` or `var` first');
+    expect(output).toContain('bind it to a name first');
   });
 
   test.each([
@@ -67,7 +67,7 @@ describe('slips found when a script is read', () => {
   ])('also as in %j', (text) => {
     expect(problemOf(text)).toMatchObject({
       message: 'a block is not allowed here',
-      hint: 'bind it with `let` or `var` first: `let @x = [ … ]`',
+      hint: 'bind it to a name first: `let @x = [ … ]`',
     });
   });
 
@@ -249,8 +249,8 @@ show \`@a.mx.labels @b.mx.labels @c.mx.labels @d.mx.labels\``),
     });
     fixtures.push(fixture);
     const { output } = await runCommand(['check', 's.mld'], fixture.root, fixture.env);
-    expect(output).toContain('nothing binds `@nobody`');
-    expect(output).toContain('nothing binds `@noone`');
+    expect(output).toContain('`@nobody` is not defined');
+    expect(output).toContain('`@noone` is not defined');
   });
 });
 
@@ -486,8 +486,8 @@ show \`@a.mx.labels @b.mx.labels @c.mx.labels\``),
     });
     fixtures.push(fixture);
     const { output } = await runCommand(['check', 's.mld'], fixture.root, fixture.env);
-    expect(output).not.toContain('gets no');
-    expect(output).toContain('nothing binds `@nobody`');
+    expect(output).not.toContain('has no argument');
+    expect(output).toContain('`@nobody` is not defined');
   });
 });
 
@@ -963,7 +963,7 @@ show @v`),
     '`%s` is nothing an effect could show',
     async (word) => {
       const { fault, text } = await play(`exe @s(n) = when [ * => ${word} ]\nshow @s(1)`);
-      expect(fault).toContain('has no meaning here');
+      expect(fault).toContain('cannot be used here');
       expect(text).toBe('');
     },
   );

@@ -32,7 +32,7 @@ describe('when', () => {
   });
 
   test.each([
-    ['when [ @a => 1, @b => 2 ]', 'no commas'],
+    ['when [ @a => 1, @b => 2 ]', 'commas between the arms'],
     ['when: [ @a => 1 ]', 'needs a value before the colon'],
     ['when @c [ show "x" ]', 'is not an arm of `when`'],
     ['when @c [ => 1 ]', 'an arm needs a condition'],
@@ -40,7 +40,7 @@ describe('when', () => {
     ['when [ * => 1\nnone => 2 ]', 'cannot follow `*`'],
     ['when !none => 1', 'cannot be used with operators'],
     ['when @a && none => 1', 'cannot be used with operators'],
-    ['when @a => /show "x"', 'no slash here'],
+    ['when @a => /show "x"', '`/show` is not allowed here'],
     ['when @a => [ var @x = 1 ]', '`var` is not allowed in a block'],
     ['exe @f() = when [ * => deny "x" ]', 'is allowed only in the arms of a guard'],
   ])('%s', (text, message) => {
@@ -81,7 +81,7 @@ describe('if, for, loop', () => {
   });
 
   test.each([
-    ['if @c => x', '`if` takes a block'],
+    ['if @c => x', '`if` needs a block'],
     ['loop(3) [ retry ]', '`retry` is not allowed in a loop'],
     ['for @x of @xs => 1', 'expected `in`'],
     ['for @x in @xs', 'expected `=>` or a block'],
@@ -112,8 +112,8 @@ describe('effects', () => {
     ['show {ls}', 'cannot execute anything'],
     ['show js { 1 }', 'cannot execute anything'],
     ['show run {ls}', 'cannot execute anything'],
-    ['show [1]', 'no array or object literal'],
-    ['show { a: 1 }', 'no array or object literal'],
+    ['show [1]', 'array or object literal'],
+    ['show { a: 1 }', 'array or object literal'],
     ['show "a" "b"', 'takes one argument'],
     ['output @x', 'needs a target'],
     ['append "x"', 'needs a value'],

@@ -263,7 +263,7 @@ show @lib.__meta__.nothing ?? "none"
 show @lib.__other__`;
     const { code, output } = await script(text, files);
     expect(output).toMatch(
-      /^Tools\nAll Tools Tools Tools\n\{\}\nBob\nB\n\{\}\nnone\nmain\.mld:13:\d+: error: .*exports no `__other__`/,
+      /^Tools\nAll Tools Tools Tools\n\{\}\nBob\nB\n\{\}\nnone\nmain\.mld:13:\d+: error: .*does not export `__other__`/,
     );
     expect(code).toBe(1);
   });
@@ -295,13 +295,13 @@ show \`@u.mx.labels\``;
       'import cached(1h) { @x } from @payload',
     ]) {
       const { code, output } = await script(`show "first"\n${wrong}`, LIB);
-      expect(output).toContain('`import cached` needs an address');
-      expect(output).toContain('hint: drop `cached');
+      expect(output).toContain('`import cached` needs a URL');
+      expect(output).toContain('hint: leave out `cached');
       expect(output).not.toMatch(/^first/);
       expect(code).toBe(3);
     }
     const late = await script('var @to = "./lib.mld"\nimport cached(1h) { @x } from "@to"', LIB);
-    expect(late).toMatchObject({ code: 1, output: expect.stringContaining('needs an address') });
+    expect(late).toMatchObject({ code: 1, output: expect.stringContaining('needs a URL') });
     const far = await script('import cached(1h) { @x } from "https://a.test/lib.mld"', LIB);
     expect(far).toMatchObject({ code: 1, output: expect.stringContaining('cannot be imported') });
   });
@@ -416,7 +416,7 @@ when @n.types(4).n == 4 => show "four"`;
       ['@add_note(7)', 'title'],
       ['@add_note()', 'title'],
       ['@add_note({ title: "x", colour: "red" })', 'colour'],
-      ['@add_note("a", 1, 2)', 'takes fewer arguments than 3: title, stars'],
+      ['@add_note("a", 1, 2)', 'takes fewer arguments than 3; its parameters are title, stars'],
       ['@add_note(["a"])', 'title'],
     ] as const) {
       const { code, output } = await script(`${head}show ${call}`);
@@ -477,8 +477,8 @@ show @dash("v").title
 show @aC("w").title`;
     expect(await script(right)).toEqual(printed('t', 'u', 'v', 'w'));
     for (const [wrong, said] of [
-      ['import tools { @nothing } from mcp "notes"', '`mcp notes` exports no `nothing`'],
-      ['import tools { @aB } from mcp "notes"', 'exports no `aB`'],
+      ['import tools { @nothing } from mcp "notes"', '`mcp notes` does not export `nothing`'],
+      ['import tools { @aB } from mcp "notes"', 'does not export `aB`'],
       ['import tools from mcp "notes" as @n\nshow @n.addNotes', 'did you mean `addNote`'],
       ['var @add_note = 1\nimport tools { @add_note } from mcp "notes"', '`@add_note`'],
       ['import tools from mcp "other" as @n', 'connector `other` not found'],
@@ -667,7 +667,7 @@ return { text: \`@r.title @r.stars\` }`;
     expect(code).toBe(3);
     expect(output).toContain('the connector `notes` has no tool `ad_note`');
     expect(output).toContain('did you mean `@add_note`');
-    expect(output).toContain('`npx x` is no connector');
+    expect(output).toContain('`npx x` is not a connector');
     expect(output).toContain('`km mcp add NAME …`');
     const modules = createModules(join(root, '..', 'home'), () => undefined);
     const complete = (text: string) => {

@@ -446,7 +446,7 @@ describe('what is dangerous', () => {
       `policy @rules = { allow: ["cmd:git:*", "fs:w:@root/**"]${more} }\noutput "x" to "notes.txt"\noutput "x" to ".cursor/rules.md"`;
     const closed = await run(text(''));
     expect(closed).toMatchObject({ code: 4, out: '' });
-    expect(closed.err).toContain('opens it only with a `danger` pattern');
+    expect(closed.err).toContain('add a pattern for it to `danger`');
     expect(closed.file('notes.txt')).toBe('x');
     expect(closed.file('.cursor/rules.md')).toBeUndefined();
     const open = await run(text(', danger: ["fs:w:@root/.cursor/**"]'));
@@ -529,7 +529,7 @@ describe('what is dangerous', () => {
       'policy @p = { allow: ["cmd:echo:a:*:-n"] }\nrun cmd {echo a b -n}\nrun cmd {echo a b}',
       'a b -n\n',
       4,
-      'is not among what the policy allows',
+      'is not allowed by the policy',
     ],
     [
       'several policies: each must',
@@ -599,7 +599,7 @@ describe('what is dangerous', () => {
   });
 
   test.each([
-    ['allow: ["fs:r:**"]', 'fs/write_file', '{ path: "out.txt", content: "x" }', 'not among'],
+    ['allow: ["fs:r:**"]', 'fs/write_file', '{ path: "out.txt", content: "x" }', 'not allowed'],
     ['allow: ["fs:w:**"]', 'fs/write_file', '{ path: ".cursor/a", content: "x" }', 'is dangerous'],
     ['deny: ["fs:r:a.txt"]', 'fs/read_file', '{ path: "a.txt" }', 'is denied by'],
     ['allow: ["fs:r:**"]', 'fs/read_file', '{ path: ".env" }', 'is dangerous'],
@@ -666,7 +666,7 @@ describe('what is dangerous', () => {
 
     test('a folder that is not allowed is refused as a whole', async () => {
       const { code, err } = await seen('allow: ["fs:r:c/**"]', 'fs/grep', '{ pattern: "word" }');
-      expect({ code, err }).toMatchObject({ code: 4, err: expect.stringContaining('not among') });
+      expect({ code, err }).toMatchObject({ code: 4, err: expect.stringContaining('not allowed') });
     });
 
     test('under `with { policy }` as well, and in a function called there', async () => {
@@ -775,7 +775,7 @@ run sh {echo x > made.txt; mkdir sub; echo x > sub/made.txt; echo x > x.txt; mv 
   ])('a program that is not known before it runs may be: %s', async (line) => {
     const found = await run(`policy @p = { allow: ["cmd:*"] }\nrun cmd {${line}}`);
     expect(found).toMatchObject({ code: 4, out: '' });
-    expect(found.err).toContain('is not known before it runs');
+    expect(found.err).toContain('is computed when it runs');
   });
 
   test('what a variable holds is known, and words behind the program may be anything', async () => {
@@ -848,7 +848,7 @@ describe('what the variables of a command hold is read, too', () => {
       4,
       'is dangerous',
     ],
-    ['names before the braces', `${ECHO}run cmd (@w) {$w ls}`, '', 4, 'not among'],
+    ['names before the braces', `${ECHO}run cmd (@w) {$w ls}`, '', 4, 'not allowed'],
     ['as a word of what is open', `${ECHO}run cmd (@w) {echo $w ls}`, 'sudo ls\n'],
     [
       'a part of a word begins no command',
@@ -1127,7 +1127,7 @@ describe('with { policy }', () => {
       'exe @plan() = js { return { deny: [] } }\nrun cmd {echo hi} with { policy: @plan() }',
       '',
       4,
-      'came from data (`src:js`)',
+      'from data (`src:js`)',
     ],
     [
       'a policy counts with all that it is made of',

@@ -374,7 +374,7 @@ show @list[0]
 
   test('are handed to no function', async () => {
     const text = 'exe @f(x) = `@x`\nvar @o = { match: @f }\nshow @o.match(/a/)';
-    expect((await play(text)).fault).toContain('a pattern can only be given to a method of a text');
+    expect((await play(text)).fault).toContain('a pattern can only be passed to a method');
   });
 
   test('are bounded in time and in what they make', async () => {

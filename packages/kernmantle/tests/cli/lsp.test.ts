@@ -168,9 +168,9 @@ for @each in [@wrap(1), @post("u", "b")] => show @each
 var @plain = "x"
 `;
     await editor.open('labels.mld', text);
-    expect(await editor.hover('labels.mld', 'var @li')).toContain('may carry `secret`');
-    expect(await editor.hover('labels.mld', 'show @ea')).toContain('may carry `secret` `net:w`');
-    expect(await editor.hover('labels.mld', 'var @pla')).not.toContain('carry');
+    expect(await editor.hover('labels.mld', 'var @li')).toContain('may also have labels `secret`');
+    expect(await editor.hover('labels.mld', 'show @ea')).toContain('have labels `secret` `net:w`');
+    expect(await editor.hover('labels.mld', 'var @pla')).not.toContain('may also');
   });
 
   test('parameters, loop variables, namespaces and their members are known', async () => {

@@ -32,10 +32,10 @@ function judgedByPolicies(
   return operate({ ...env, frame }, op, inputs, body);
 }
 
-/** Policies judge the result of a labelled function together with all its inputs. */
+/** Runs the body of a labelled function. Policies judge its result together with all its inputs. */
 export async function judgeResult({ at }: Expression, env: Environment, run: Eval): Promise<Value> {
   const value = await run(env);
-  return await judgedByPolicies(env, at, [{ name: 'value', value }], ([given = value]) => given);
+  return await judgedByPolicies(env, at, [{ name: 'value', value }], ([result = value]) => result);
 }
 
 /** Returns the leading plain fields of a reference, up to an index or call. */

@@ -69,7 +69,7 @@ const argumentsOf = (named: readonly Named[], isStage: boolean) =>
 
 const NONE: readonly never[] = Object.freeze([]);
 
-/** Returns the helpers with their captured values after the guards. `from` is the index of the first. */
+/** Returns the helpers with their captured values from `passed`. `from` is the index of the first value. */
 function codeHelpers(
   helpers: readonly UsedHelper[],
   passed: readonly Value[],
@@ -94,7 +94,7 @@ export type Execute = (
   isStage: boolean,
 ) => MaybePromise<Value>;
 
-/** Besides policies, only privileged guards and guards that match its words judge the finished command. */
+/** Returns the environment of a finished command. Policies, privileged guards and guards on its words judge it. */
 function partFrame(env: Environment, isPart: boolean): Environment {
   if (!isPart) return env;
   const selection = { ...env.frame.selection, partOf: env.frame };
@@ -124,7 +124,7 @@ interface Setting {
   readonly usingVariables: readonly Named[];
   /** The folder as an input, if a value chose it. */
   readonly placed: readonly Named[];
-  /** Returns the folder after the guards. */
+  /** Returns the folder. `placed` has the value that the guards have judged. */
   folder(placed: readonly Named[]): string;
 }
 
@@ -170,7 +170,7 @@ const variables = (named: readonly Named[]): Record<string, string> =>
     named.map(({ name, value }) => [name, isAbsent(value) ? '' : stageText(value)]),
   );
 
-/** Runs a process. Its result is the trimmed output, parsed if it is JSON. Fails with `tool_failed`. */
+/** Runs a process. Returns its trimmed output, parsed if it is JSON. Fails with `tool_failed` if the process fails. */
 async function start(
   env: Environment,
   at: number,
@@ -304,7 +304,7 @@ export function compileCommand(c: Compiler, node: NodeOf<'command'>): Execute {
   };
 }
 
-/** Returns the variables with their values after the guards. `from` is the index of the first one. */
+/** Returns the variables with the values that the guards have judged. `from` is the index of the first value. */
 const passedAs = (named: readonly Named[], passed: readonly Value[], from: number): Named[] =>
   named.map(({ name }, index) => ({ name, value: valueAt(passed, from + index) }));
 

@@ -1,4 +1,4 @@
-// Hot: runs for each step of a script, and a promise costs more than most steps.
+// Hot: this file runs for each step of a script, and a promise costs more than most steps.
 // Compiles the syntax tree to closures. This file only maps node kinds to the functions that compile them.
 // Those functions use each other through the `Compiler` that is created here.
 import { whenReady } from '@kernmantle/core/base';
@@ -61,7 +61,7 @@ function asValue(
 ): Eval {
   const evaluate = evaluateReturn(compile(c.forFunction()));
   if (!mayLeave(node, true) || mayEscape(node)) return evaluate;
-  // Every exit of the form ends with it, so the conditions of these exits mark only its value.
+  // An exit inside of the form ends only the form, so the conditions of the exit mark only the form's value.
   return (env) => {
     const path = { marks: EMPTY, errors: env.path.errors };
     return whenReady(evaluate({ ...env, path }), (value) => {

@@ -1,4 +1,4 @@
-// Hot: runs for each step of a script, and a promise costs more than most steps.
+// Hot: this file runs for each step of a script, and a promise costs more than most steps.
 // Compiles `when`, `if` and blocks. The marks of a condition apply to everything that its branch does, and
 // to all later lines if a branch could leave the block.
 import { inTurn, whenReady } from '@kernmantle/core/base';
@@ -110,7 +110,7 @@ export function applyConditionMarks(env: Environment, marks: Descriptor, branche
 
 type ArmItem = { readonly test: Test; readonly action: Eval } | { readonly line: Eval };
 
-/** The result if no arm matches. Null is also a choice, so it has marks. */
+/** Result of a `when` without a matching arm. It gets the marks of all conditions, because they decided it. */
 const NO_MATCH = makeValue(null, { origin: { unmatched: true } });
 
 /** Compiles a `when`. With `isReturning` the value of an arm ends the function or block around it. */
@@ -129,8 +129,8 @@ export function compileWhen(
         : { line: c.action(item) },
   );
   const actions = node.items.flatMap((item) => ('action' in item ? [item.action] : []));
-  const found = branchesOf(c, actions);
-  const branches = isReturning && actions.some(givesValue) ? { ...found, mayLeave: true } : found;
+  const own = branchesOf(c, actions);
+  const branches = isReturning && actions.some(givesValue) ? { ...own, mayLeave: true } : own;
   const hasLines = items.some((item) => 'line' in item);
   return (outer) => {
     const env = hasLines ? { ...outer, scope: new VariableScope('arm', outer.scope) } : outer;

@@ -1,5 +1,5 @@
 // Compiles `show`, `log`, `output` and `append`. Each is an operation. Its text is built once, after the
-// guards, and added to the list of effects.
+// guards have judged the operation, and added to the list of effects.
 import { extname } from 'node:path';
 import {
   addMarks,
@@ -35,7 +35,7 @@ import { compileOption } from './with-options.ts';
 
 type ShownKind = 'reference' | 'call' | 'other';
 
-/** Null is printed differently for a variable and for a call. */
+/** Returns the kind of a shown value, because null is printed differently for a variable and for a call. */
 function shownKindOf(node: Expression | undefined): ShownKind {
   if (node?.kind === 'with') return shownKindOf(node.value);
   if (node?.kind !== 'reference') return 'other';
@@ -54,10 +54,10 @@ export function compileEffect(
     if (env.isDefining) return absent();
     const where = await target(env);
     const input = evaluate
-      ? lazyInput(env, 'value', evaluate, (found, inner) => resolveOpen(refuseLeave(found), inner))
+      ? lazyInput(env, 'value', evaluate, (value, inner) => resolveOpen(refuseLeave(value), inner))
       : // `output to "f"` writes everything that was printed so far.
         { name: 'value', value: passing ?? makeValue(env.run.document()) };
-    const shownFirst = where?.kind === 'file' ? { preview: previewOf(node, where, env) } : {};
+    const preview = where?.kind === 'file' ? { preview: previewOf(node, where, env) } : {};
     const place = where?.kind === 'file' ? where.path : where?.kind;
     const op: Operation = {
       type: node.effect,
@@ -75,10 +75,10 @@ export function compileEffect(
     return await operate(
       where?.kind === 'file' ? refusingEarly(env, where) : env,
       op,
-      [{ ...input, ...shownFirst }, ...named],
+      [{ ...input, ...preview }, ...named],
       ([value, target], inner, scope) => {
         if (chosen && target && textOf(target) !== textOf(chosen.name))
-          raise('permission_denied', 'a guard changed the name of the file that is written');
+          raise('permission_denied', 'a guard cannot change the name of the written file');
         return runEffect(node, value, where, form, inner, scope);
       },
     );
@@ -146,7 +146,7 @@ function runEffect(
   }
   if (!where)
     return raise('invalid_input', `\`${node.effect}\` needs a target`, {
-      hint: `${node.effect} VALUE to "file"`,
+      hint: `write \`${node.effect} @value to "file"\``,
     });
   if (where.kind === 'file') return writeTo(where, value, node, env, emit);
   const text = fileText(value, node.format);
@@ -158,12 +158,12 @@ function runEffect(
 }
 
 /** Emits an effect. `later` is present if its file is not written yet. */
-type Emit = (kind: string, text: string, target?: string, later?: HeldFile) => Value;
+type Emit = (kind: string, text: string, target?: string, later?: WithheldFile) => Value;
 
 /** Effects that a guard withholds and whose files are not written yet. */
-const pending = new WeakMap<Effect, HeldFile>();
+const pending = new WeakMap<Effect, WithheldFile>();
 
-interface HeldFile {
+interface WithheldFile {
   /** Marks of the values in the file name. */
   readonly marks: Descriptor;
   /** Hash of the content that the person agreed to overwrite. */
@@ -198,8 +198,8 @@ async function writeTo(
   const { path, marks } = where;
   const isAppend = effect === 'append';
   const text = writtenText(effect, path, value, format);
-  const { emit: isHeld, influence, approved } = env.frame;
-  if (isHeld)
+  const { emit: isWithheld, influence, approved } = env.frame;
+  if (isWithheld)
     return emit(effect, text, path, { marks: mergeDescriptors(marks, influence), approved });
   await write(where, text, isAppend, value, env, approved);
   return emit(effect, text, path);
@@ -248,7 +248,7 @@ function compileShown(c: Compiler, node: Expression): Eval {
     const texts = list.data.map((item, index) => {
       const text = textOf(makeValue(item));
       if (!form) return text;
-      // Placeholders are replaced once, because a result is not a template.
+      // Placeholders are replaced once, because an inserted result is not a template.
       return textOf(form).replace(/\{\{(result|index)\}\}/g, (_all, word) =>
         word === 'result' ? text : String(index),
       );

@@ -115,8 +115,8 @@ function withFile(env: Environment, value: Value): Environment {
 function headingsOf(value: Value, names: readonly string[], isOneOfMany: boolean): Value {
   const { descriptor, origin } = value.meta;
   if (!isOneOfMany) return makeValue([...names], { descriptor });
-  const { filename: file = null, relative: shown = null, absolute = null } = origin;
-  const record = { file, names: [...names], relative: shown, absolute };
+  const { filename: file = null, relative: shortPath = null, absolute = null } = origin;
+  const record = { file, names: [...names], relative: shortPath, absolute };
   return makeValue(record, { descriptor });
 }
 
@@ -152,9 +152,9 @@ function compileSections(c: Compiler, node: NodeOf<'file'>): Eval<ChosenPart> {
       return addMarks(makeValue(text, { descriptor, text, origin }), title.meta.descriptor);
     };
   return async (env) => {
-    const [wanted, unwanted] = [await include(env), await exclude(env)];
-    const part = partOf({ include: wanted.names, exclude: unwanted.names, list: sections.list });
-    return { part, marks: mergeDescriptors(wanted.marks, unwanted.marks) };
+    const [included, excluded] = [await include(env), await exclude(env)];
+    const part = partOf({ include: included.names, exclude: excluded.names, list: sections.list });
+    return { part, marks: mergeDescriptors(included.marks, excluded.marks) };
   };
 }
 
@@ -242,7 +242,7 @@ export function compileFile(c: Compiler, node: NodeOf<'file'>, reading: Reading)
     const value = await path(env);
     const written = textOf(value);
     if (/^[a-z]+:\/\//i.test(written))
-      raise('invalid_input', `\`<${written}>\`: addresses cannot be loaded here`, {
+      raise('invalid_input', `\`<${written}>\` is a URL and cannot be loaded`, {
         hint: 'use `@tool("http/…")`',
       });
     const place = resolvePath(env, written);

@@ -1,4 +1,4 @@
-// Hot: runs for each step of a script, and a promise costs more than most steps.
+// Hot: this file runs for each step of a script, and a promise costs more than most steps.
 // Compiles functions. A call is one operation, and its arguments are the inputs. The body reads the names
 // of its file and its parameters, but no variables of the caller.
 import { catchToOutcome, type JsonObject, whenReady } from '@kernmantle/core/base';
@@ -53,14 +53,14 @@ import { resolveOpen } from './text.ts';
 import { compileProcess } from './with-options.ts';
 
 const MAX_DEPTH = 64;
-/** Every this many nested calls, the stack starts anew. */
+/** After this many nested calls, the next call starts on a new stack. */
 const MAX_STACKED = 16;
 
-/** The kind of a body, and how it runs. */
+/** The kind of a function body, with the code that runs it. */
 interface FunctionBody {
   readonly kind: string;
   readonly code?: NodeOf<'code'>;
-  /** Judges captured values. Absent if the body is one operation, which has them as inputs. */
+  /** Judges captured values. Absent: the body is one operation, which has them as inputs. */
   check?(env: Environment): Promise<void>;
   run(env: Environment, isStage: boolean): MaybePromise<Value>;
 }
@@ -70,14 +70,14 @@ const executed = (kind: string, execute: Execute): FunctionBody => ({
   run: (env, isStage) => execute(env, env.named, true, isStage),
 });
 
-/** Evaluates an argument. If it fails, its marks are added to `noted`, for the answer to the call. */
+/** Evaluates an argument. If it fails, its marks are added to `recorded`, for the answer to the call. */
 const recordMarks =
-  (evaluate: Eval, noted: Descriptor[]): Eval =>
+  (evaluate: Eval, recorded: Descriptor[]): Eval =>
   (env) =>
     catchToOutcome(
       () => evaluate(env),
       (error) => {
-        noted.push(descriptorOfFault(toFault(error).fault));
+        recorded.push(descriptorOfFault(toFault(error).fault));
         throw error;
       },
     );
@@ -85,7 +85,7 @@ const recordMarks =
 const PROCESSES = new Set(['cmd', 'sh', 'node', 'py', 'js']);
 
 /** Kinds of bodies that are one value and contain no operation. */
-const SAID = new Set(['template', 'template-file', 'reference', 'literal', 'object', 'array']);
+const DATA = new Set(['template', 'template-file', 'reference', 'literal', 'object', 'array']);
 
 /** Compiles a body that is one command, code block or prompt. Returns `undefined` for other bodies. */
 function compileProcessBody(c: Compiler, node: Expression): FunctionBody | undefined {
@@ -115,10 +115,10 @@ function compileBody(c: Compiler, exe: NodeOf<'exe'>): FunctionBody {
   const evaluate = c.expression(node);
   // Open slots of a prompt are filled when the function returns it.
   const run: Eval = (env) => whenReady(evaluate(env), (value) => resolveOpen(value, env));
-  const isSaid = labels.length > 0 && SAID.has(inner.kind);
+  const isPlainValue = labels.length > 0 && DATA.has(inner.kind);
   return {
     kind: node.kind !== 'run-value' && isRun ? written : 'exe',
-    run: isSaid ? (env) => judgeResult(inner, env, run) : run,
+    run: isPlainValue ? (env) => judgeResult(inner, env, run) : run,
     check: compileCaptureCheck(c, exe),
   };
 }
@@ -145,11 +145,11 @@ function enter(chain: CallChain | undefined, self: object, node: NodeOf<'exe'>):
   if (depth > 1 && !isRecursive) {
     return raise('invalid_input', `\`@${node.name}\` calls itself`, {
       name: node.name,
-      hint: `write \`exe recursive @${node.name}(…)\` if that is meant`,
+      hint: `write \`exe recursive @${node.name}(…)\` to allow it`,
     });
   }
   if (depth > MAX_DEPTH) {
-    const message = `\`@${node.name}\` calls itself more than ${MAX_DEPTH} times deep`;
+    const message = `\`@${node.name}\` calls itself more than ${MAX_DEPTH} levels deep`;
     return raise('quota_exceeded', message, { limit: 'recursion' });
   }
   return { executable: self, parent: chain, depth: (chain?.depth ?? 0) + 1 };
@@ -165,8 +165,8 @@ function inputsOf(
   const names = node.parameters.map(({ name }) => name);
   if (isStage && names.length === 0) names.push('input');
   return values.slice(0, names.length).map((value, at) =>
-    lazyInput(env, names[at] ?? '', value, (found, inner) => {
-      const ready = resolveOpen(found, inner);
+    lazyInput(env, names[at] ?? '', value, (argument, inner) => {
+      const ready = resolveOpen(argument, inner);
       results[at] = ready;
       return ready;
     }),
@@ -201,7 +201,7 @@ const bareData = (value: Value): Value =>
 const valueForCaller = (value: Value, { pipe }: Environment): Value =>
   leaveOf(value)?.word === 'retry' && !pipe ? refuseLeave(value) : takeReturn(value);
 
-/** A function returns data, which prints compactly whatever text it had. */
+/** Returns the data of a function's result. It prints compactly, because its own text is dropped. */
 const asData = (value: Value): Value =>
   isParsed(value) && !isFileList(value) ? withText(value, undefined) : value;
 
@@ -266,7 +266,7 @@ export function compileFunction(
     ): Environment => {
       const scope = new VariableScope('function', defined.scope);
       const named = bindParameters(scope, node, values, isStage, body.kind === 'template');
-      // A command reads the input from stdin after the guards.
+      // A command reads from stdin the input that the guards have judged.
       const [input] = isStage ? values : [];
       const pipe = env.pipe && input ? { ...env.pipe, input } : env.pipe;
       const own = { path: newPath(), note: undefined, isDefining: false, pipe };
@@ -289,13 +289,13 @@ export function compileFunction(
       const { env, isStage } = site;
       const chain = enter(env.chain, executable, node);
       const results: Value[] = [];
-      const noted: Descriptor[] = [];
-      let hasBegun = false;
-      const values = refused ? evals.map((value) => recordMarks(value, noted)) : evals;
+      const recorded: Descriptor[] = [];
+      let hasStarted = false;
+      const values = refused ? evals.map((value) => recordMarks(value, recorded)) : evals;
       const run = () => {
         const inputs = inputsOf(node, values, site, results);
         return operate(env, isStage ? stage : call, inputs, (values, { frame }) => {
-          hasBegun = true;
+          hasStarted = true;
           env.run.calls.push(node.name);
           const inside = bodyEnv(site, frame, chain, values);
           const checked = frame.held.length > 0 ? body.check?.(inside) : undefined;
@@ -307,7 +307,7 @@ export function compileFunction(
       const answer = () =>
         refused
           ? orDenied(run, (fault) => {
-              const marks = marksOfRefusal(fault, hasBegun, env.frame, results, noted);
+              const marks = marksOfRefusal(fault, hasStarted, env.frame, results, recorded);
               return refused(results, site, { fault, marks });
             })
           : run();
@@ -333,17 +333,17 @@ export const orDenied = (
 /** Returns the marks of the answer to a refused call. A body that did not start adds no labels or source. */
 export function marksOfRefusal(
   { fault }: ScriptFault,
-  hasBegun: boolean,
+  hasStarted: boolean,
   { influence }: Frame,
   values: readonly Value[],
-  noted: readonly Descriptor[] = [],
+  recorded: readonly Descriptor[] = [],
 ): Descriptor {
-  if (hasBegun) return descriptorOfFault(fault);
+  if (hasStarted) return descriptorOfFault(fault);
   const judged = judgementOf(fault);
   const passed = judged?.inputs.map(({ value }) => value) ?? [];
   const all = [...values, ...passed].map(({ meta }) => meta.descriptor);
   const reasons = judged ? [judged.frame.influence, marksOfReasons(judged)] : [];
-  return mergeAll([influence, ...reasons, ...all, ...noted]);
+  return mergeAll([influence, ...reasons, ...all, ...recorded]);
 }
 
 function deniedEnv(
@@ -355,9 +355,9 @@ function deniedEnv(
   const { detail } = fault;
   const judged = judgementOf(fault);
   const texts = Array.isArray(detail.reasons) ? detail.reasons : [];
-  const found = judged?.findings ?? [];
-  const denials = found.filter(({ kind }) => kind === 'deny').map(({ text }) => text);
-  const wishes = found.filter(({ kind }) => kind === 'retry');
+  const findings = judged?.findings ?? [];
+  const denials = findings.filter(({ kind }) => kind === 'deny').map(({ text }) => text);
+  const retries = findings.filter(({ kind }) => kind === 'retry');
   const reasons = judged ? denials : texts;
   const { attempt: tried, max, hints } = judged?.frame.retry ?? FIRST_ATTEMPT;
   return withFacts(env, {
@@ -370,7 +370,7 @@ function deniedEnv(
       timing: detail.phase ?? null,
       reason: reasons[0] ?? detail.message,
       reasons,
-      hints: wishes.map(({ guard, text }) => ({ guardName: guard.replace(/^@/, ''), hint: text })),
+      hints: retries.map(({ guard, text }) => ({ guardName: guard.replace(/^@/, ''), hint: text })),
       trace: judged ? judged.trace.map((entry) => ({ ...entry })) : [],
       decision: 'deny',
       try: tried,

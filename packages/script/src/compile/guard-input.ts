@@ -1,5 +1,5 @@
-// `@input` of a guard on an operation: the list of its inputs, and questions about all of them.
-// `@input.any.mx.taint.includes("x")` reads the rest of the path of each input and counts the results.
+// Implements `@input` of a guard on an operation: the list of its inputs, and questions about all of them.
+// `@input.any.mx.taint.includes("x")` evaluates `mx.taint.includes("x")` of each input and counts the results.
 import { getOwn } from '@kernmantle/core/base';
 import { type Argument, makeContainer, type Value, withOrigin } from '@kernmantle/core/flow';
 import { computed, elementsOf, isTruthy, makeOpaque, Opaque } from '../values/kinds.ts';

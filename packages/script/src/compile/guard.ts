@@ -1,4 +1,4 @@
-// Hot: runs for each step of a script, and a promise costs more than most steps.
+// Hot: this file runs for each step of a script, and a promise costs more than most steps.
 // Compiles guards, hooks, policies, profiles and needs: statements that change how later statements are
 // judged.
 import {
@@ -137,12 +137,12 @@ export function compileHook(c: Compiler, node: NodeOf<'hook'>): Eval {
 export function compilePolicy(c: Compiler, node: NodeOf<'policy'>): Eval {
   const members = compileArguments(c, node.members);
   return async (env) => {
-    const found = await evaluateAll(members, env);
-    for (const value of found) applyPolicy(env.run, value);
-    const [first] = found;
-    const isOne = first && found.length === 1;
-    const all = isOne ? first : makeValue(Object.assign({}, ...found.map(({ data }) => data)));
-    declarePolicy(all, found);
+    const values = await evaluateAll(members, env);
+    for (const value of values) applyPolicy(env.run, value);
+    const [first] = values;
+    const isOne = first && values.length === 1;
+    const all = isOne ? first : makeValue(Object.assign({}, ...values.map(({ data }) => data)));
+    declarePolicy(all, values);
     c.unit.scope.define(node.name, 'var', all, locationText(c.unit, node.at));
     return absent();
   };

@@ -148,7 +148,7 @@ describe('attempts', () =>
       '`retry` outside a pipeline is an error',
       'exe @f() = when [ * => retry "x" ]\nshow @f()',
       '',
-      '`retry` has no meaning here',
+      '`retry` cannot be used here',
     ],
   ]));
 
@@ -367,13 +367,13 @@ describe('policies', () =>
       'allow in full',
       'policy @p = { allow: ["cmd:git:status"] }\nrun {git status}\nrun {git status x}',
       '',
-      '`cmd:git:status:x` is not among',
+      '`cmd:git:status:x` is not allowed',
     ],
     [
       'close files with any list',
       'policy @p = { allow: ["cmd:git:*"] }\nshow <a.txt>',
       '',
-      '`fs:r:/project/a.txt` is not among',
+      '`fs:r:/project/a.txt` is not allowed',
     ],
     [
       'let intersect',

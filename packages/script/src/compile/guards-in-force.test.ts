@@ -219,7 +219,7 @@ describe('a guard with a mistake in it denies, and `check` says where', () => {
     const { text, fault } = await play(script);
     expect(text).toBe('');
     expect(fault).toContain('`@xx` is not defined');
-    expect(diagnosed(script).join('\n')).toContain('error: nothing binds `@xx`');
+    expect(diagnosed(script).join('\n')).toContain('error: `@xx` is not defined');
   });
 
   test.each([

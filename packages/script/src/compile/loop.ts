@@ -1,4 +1,4 @@
-// Hot: runs for each step of a script, and a promise costs more than most steps.
+// Hot: this file runs for each step of a script, and a promise costs more than most steps.
 // Compiles loops: `for` in order and in parallel, `foreach`, and `loop`.
 import { setTimeout as wait } from 'node:timers/promises';
 import { type Fault, inTurn, type Json, whenReady } from '@kernmantle/core/base';
@@ -81,8 +81,8 @@ function roundOf(result: Value): Round {
   const marks = result.meta.descriptor;
   if (word === 'return' || word === 'retry') return { end: result, marks };
   if (word === 'done') return { end: value, marks };
-  const isLeft = word === 'skip' || (word === 'continue' && isAbsent(value));
-  return isLeft ? { marks } : { item: value, marks: EMPTY };
+  const isSkipped = word === 'skip' || (word === 'continue' && isAbsent(value));
+  return isSkipped ? { marks } : { item: value, marks: EMPTY };
 }
 
 interface Plan {
@@ -300,7 +300,7 @@ function compileCap(c: Compiler, node: NodeOf<'for'>): Eval<number> {
     const count = countOf(value);
     return count > 0
       ? count
-      : raise('invalid_input', `\`${textOf(value)}\` is not a number of parallel branches`);
+      : raise('invalid_input', `\`parallel\` needs a number of branches, not \`${textOf(value)}\``);
   };
 }
 
@@ -424,7 +424,7 @@ export function compileLoop(c: Compiler, node: NodeOf<'loop'>): Eval {
         }
         const leaving = leaveOf(await round(under(inner, marks)));
         if (leaving?.word === 'retry')
-          raise('invalid_input', '`retry` has no meaning in a loop', { hint: 'use `continue`' });
+          raise('invalid_input', '`retry` is not allowed in a loop', { hint: 'use `continue`' });
         if (leaving?.word === 'done') return addMarks(leaving.value, marks);
         if (leaving?.word === 'return') return addMarks(leave('return', leaving.value), marks);
         if (leaving?.word === 'continue' && !isAbsent(leaving.value)) input = leaving.value;

@@ -56,18 +56,18 @@ async function membersOf(
   depth: number,
 ): Promise<Map<string, Value>> {
   if (depth > MAX_DEPTH) return raise('quota_exceeded', `\`${folder}\` is nested too deeply`);
-  const found = new Map<string, Value>();
+  const templates = new Map<string, Value>();
   const listed = unwrap(await env.run.world.list(folder, env.frame));
   for (const { name, isFolder } of listed.found) {
     if (name.startsWith('.')) continue;
     const path = join(folder, name);
     if (isFolder) {
       const members = await membersOf(c, path, parameters, env, depth + 1);
-      if (members.size > 0) found.set(name, makeContainer(members));
+      if (members.size > 0) templates.set(name, makeContainer(members));
     } else if (/\.(?:att|mtt)$/.test(name))
-      found.set(basename(name, extname(name)), functionOf(c, path, parameters, env));
+      templates.set(basename(name, extname(name)), functionOf(c, path, parameters, env));
   }
-  return found;
+  return templates;
 }
 
 /** The state of a file that ran as a module. */
@@ -117,9 +117,9 @@ export function createImports(runModule: RunModule): ImportPort {
 /** Returns the exports of a file. Fails with `not_found` if an exported name is not defined. */
 function exportsOfUnit({ unit, returned }: ModuleRun): Exports {
   const { scope, exports, frontMatter, name } = unit;
-  const wanted = exports.names ?? scope.names().map((one) => [one, ''] as const);
+  const exported = exports.names ?? scope.names().map((one) => [one, ''] as const);
   const names = new Map<string, Value>();
-  for (const [one, place] of wanted) {
+  for (const [one, place] of exported) {
     const cell = scope.own(one);
     if (!cell && unit.guards.has(one)) continue;
     if (!cell)
@@ -187,7 +187,7 @@ export function compileImport(c: Compiler, node: NodeOf<'import'>): Eval {
   const skipped = compileOption(c, node.options, 'skipDirs');
   if (node.mode === 'module' && source.kind === 'path') {
     const message = '`import module` needs a registry reference, not a path';
-    return () => raise('invalid_input', message, { hint: 'leave `module` out' });
+    return () => raise('invalid_input', message, { hint: 'leave out `module`' });
   }
   if (source.kind === 'connector') return compileTools(c, node, source.name);
   if (source.kind !== 'path') {
@@ -202,15 +202,15 @@ export function compileImport(c: Compiler, node: NodeOf<'import'>): Eval {
     const folders = await skipped?.(env);
     refuseAddress(textOf(value), node.mode);
     const place = resolvePath(env, textOf(value));
-    let found: Exports | undefined;
+    let exports: Exports | undefined;
     const location = locationOf(c.unit, node.at);
     const named = { name: place, target: place, opLabels: [], retryOwner: false };
     const op = { type: 'import' as const, ...named, location };
     await operate(env, op, [{ name: 'source', value }], async (_values, inner) => {
-      found = await load(c, node, place, folders, inner);
+      exports = await load(c, node, place, folders, inner);
       return makeValue(null);
     });
-    return found ? bindFrom(c, node, env, found) : absent();
+    return exports ? bindFrom(c, node, env, exports) : absent();
   };
 }
 
@@ -220,26 +220,26 @@ function compileTools(c: Compiler, node: NodeOf<'import'>, written: NodeOf<'temp
   return async (env) => {
     const value = await name(env);
     const place = `mcp:${textOf(value).trim()}`;
-    let found: Exports | undefined;
+    let exports: Exports | undefined;
     const named = { name: place, target: place, opLabels: [], retryOwner: false };
     const op = { type: 'import' as const, ...named, location: locationOf(c.unit, node.at) };
     await operate(env, op, [{ name: 'source', value }], async ([source], inner) => {
       const { toolExports } = await import('../run/connector-tools.ts');
-      found = await toolExports(source, inner);
+      exports = await toolExports(source, inner);
       return makeValue(null);
     });
-    return found ? bindFrom(c, node, env, found) : absent();
+    return exports ? bindFrom(c, node, env, exports) : absent();
   };
 }
 
 function refuseAddress(written: string, mode: string | undefined): void {
   if (/^\s*[a-z][a-z0-9+.-]*:\/\//i.test(written))
-    raise('invalid_input', `\`${written}\`: addresses cannot be imported here`, {
+    raise('invalid_input', `\`${written}\` is a URL and cannot be imported`, {
       hint: 'save the file in the project and import it from there',
     });
   if (mode?.startsWith('cached'))
-    raise('invalid_input', '`import cached` needs an address (`https://…`), not a path', {
-      hint: `drop \`${mode}\` to import a file`,
+    raise('invalid_input', '`import cached` needs a URL (`https://…`), not a path', {
+      hint: `leave out \`${mode}\` to import a file`,
     });
 }
 
@@ -275,8 +275,8 @@ function bindFrom(c: Compiler, node: NodeOf<'import'>, env: Environment, exports
       for (const { name, alias } of form.names) {
         // Guards are active already, and their names have no value.
         if (exports.guards?.has(name) && !exports.names.has(name)) continue;
-        const isAsked = source.kind === 'input' && c.unit.testsName(alias);
-        bind(alias, memberOf(exports, name, source.kind === 'payload' || isAsked));
+        const isTested = source.kind === 'input' && c.unit.testsName(alias);
+        bind(alias, memberOf(exports, name, source.kind === 'payload' || isTested));
       }
       break;
     case 'namespace':
@@ -294,16 +294,16 @@ function bindFrom(c: Compiler, node: NodeOf<'import'>, env: Environment, exports
 }
 
 function memberOf(exports: Exports, name: string, isLoose: boolean): Value {
-  const found = exports.names.get(name);
-  if (found) return found;
+  const value = exports.names.get(name);
+  if (value) return value;
   if (isLoose) return makeValue(null);
   const names = [...exports.names.keys()];
   if (exports.path === '@input')
     return raise('not_found', `\`@input\` has no \`${name}\``, {
       name,
-      hint: `it is the input from stdin, ${names.length > 0 ? `with ${names.join(', ')}` : 'without names'}; ask \`@${name} ?? …\` if it may be missing`,
+      hint: `the input has ${names.length > 0 ? `the names ${names.join(', ')}` : 'no names'}; write \`@${name} ?? …\` if it may be missing`,
     });
-  return raise('not_found', `\`${exports.path}\` exports no \`${name}\``, {
+  return raise('not_found', `\`${exports.path}\` does not export \`${name}\``, {
     name,
     exports: names,
     hint: names.length > 0 ? `it exports ${names.join(', ')}` : 'it exports nothing',

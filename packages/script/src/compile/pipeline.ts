@@ -38,7 +38,7 @@ export interface StagePlan {
 }
 
 export interface SourcePlan {
-  /** Absent if the caller passes the value. */
+  /** Absent: the caller passes the value. */
   readonly evaluate: Eval | undefined;
   /** True for a call, command or code, which can run again. */
   readonly repeats: Eval<boolean>;
@@ -120,8 +120,8 @@ function recorder({ env, guards }: State): NonNullable<ActPorts['record']> {
   const outer = env.act.record;
   return (entry) => {
     // A successful stage has recorded its checks before its body ran.
-    const isTold = entry.op.type === 'pipeline-stage' && entry.outcome.ok;
-    if (entry.trace.length > 0 && !isTold) guards.push(checkOf(entry.trace));
+    const isRecorded = entry.op.type === 'pipeline-stage' && entry.outcome.ok;
+    if (entry.trace.length > 0 && !isRecorded) guards.push(checkOf(entry.trace));
     return outer?.(entry);
   };
 }
@@ -205,7 +205,7 @@ function countRun(state: State, stage: number, name: string): void {
 const tooOften = (message: string): never =>
   raise('quota_exceeded', message, {
     limit: 'attempts',
-    hint: 'let the stage that asks for `retry` give up after some attempts',
+    hint: 'let the stage that returns `retry` return a value after some attempts',
   });
 
 /** Runs the source, or runs it again for the first stage. */
@@ -222,7 +222,7 @@ async function runSource(state: State, context: Context): Promise<void> {
 function takeSource(value: Value): Value {
   const leaving = leaveOf(value);
   if (leaving?.word === 'retry')
-    raise('invalid_input', '`retry` in the source of a pipeline has nothing to run again');
+    raise('invalid_input', '`retry` is not allowed in the source of a pipeline');
   return leaving ? leaving.value : value;
 }
 
@@ -293,7 +293,7 @@ async function repeatInput(
   return stage;
 }
 
-/** Runs a pipeline. `given` is its input if the source is not an expression. */
+/** Runs a pipeline. `firstInput` is its input if the source is not an expression. */
 export async function runPipeline(
   env: Environment,
   source: SourcePlan,

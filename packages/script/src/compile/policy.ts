@@ -116,7 +116,7 @@ function operationGuards({ allow = [], deny }: Patterns): Guard[] {
       locked(word, ({ op, frame }) =>
         open.forOperation(op, frame.held, 'before').length > 0
           ? undefined
-          : `is not among what the policy allows of \`${word}\``,
+          : `is not allowed; the policy allows only some operations of \`${word}\``,
       ),
     ),
   ];
@@ -145,7 +145,7 @@ function narrowFrame(frame: Frame, { world }: RunState, { data }: Value): Narrow
   for (const key of Object.keys(data)) {
     if (key === 'authorizations')
       raise('config_invalid', '`authorizations` is not part of this version', {
-        hint: 'state what is allowed with `allow`, `labels` and guards',
+        hint: 'use `allow`, `labels` and guards',
       });
     if (!KEYS.includes(key))
       raise('config_invalid', `\`${key}\` is not a key of a script's policy`, {
@@ -165,7 +165,7 @@ export function applyPolicy(run: RunState, value: Value): void {
   run.ground = frame;
 }
 
-// Members of each policy that `policy @p = …` has declared.
+// The members of each policy that `policy @p = …` has declared.
 const declared = new WeakMap<object, readonly Value[]>();
 
 export function declarePolicy({ data }: Value, members: readonly Value[]): void {
@@ -180,7 +180,7 @@ export function narrowedEnv(env: Environment, value: Value): Environment {
   const members = declaredIn(value);
   const origin = value.meta.descriptor.taint.find((mark) => mark.startsWith('src:'));
   if (!members && origin !== undefined) {
-    const message = `a policy that came from data (\`${origin}\`) sets no rules`;
+    const message = `a policy from data (\`${origin}\`) cannot set rules`;
     return raise('permission_denied', message, { hint: "write it in the script's own text" });
   }
   const frame = (members ?? [value]).reduce(
@@ -209,9 +209,9 @@ export function profileOf(run: RunState, profiles: JsonObject): Json {
 
 /** Returns the needs that a policy refuses, or else those that are not installed. */
 export async function missingNeeds(env: Environment, needs: JsonObject): Promise<string[]> {
-  const wanted = requirements(needs);
-  const refused = wanted.filter((pattern) => !isGranted(env.run, pattern));
-  const programs = [...new Set(wanted.flatMap((pattern) => programOf(pattern)))];
+  const required = requirements(needs);
+  const refused = required.filter((pattern) => !isGranted(env.run, pattern));
+  const programs = [...new Set(required.flatMap((pattern) => programOf(pattern)))];
   if (refused.length > 0 || programs.length === 0) return refused;
   return (await absentPrograms(programs, env)).map((name) => `cmd:${name}`);
 }

@@ -1,4 +1,4 @@
-// Hot: runs for each step of a script, and a promise costs more than most steps.
+// Hot: this file runs for each step of a script, and a promise costs more than most steps.
 // Compiles references: `@name.field[0].method(…)`. The steps are evaluated one after the other.
 import { getOwn, whenReady } from '@kernmantle/core/base';
 import {
@@ -74,9 +74,9 @@ function field(name: string, reading: Reading, variable: string): Walk {
     if (special) return special;
     const member = executableOf(value)?.signature.members?.get(name);
     if (member) return makeFunction(member);
-    const found = fieldOf(value, name, mode, isContextName(name) ? factsOf(variable, env) : {});
-    if (env.frame.isJudging && isNothing(found)) refuseSlip(value, name);
-    return isPipeView(value) && isNothing(found) ? absent() : found;
+    const field = fieldOf(value, name, mode, isContextName(name) ? factsOf(variable, env) : {});
+    if (env.frame.isJudging && isNothing(field)) refuseSlip(value, name);
+    return isPipeView(value) && isNothing(field) ? absent() : field;
   };
 }
 
@@ -132,8 +132,8 @@ const patternOf = ({ body, flags }: NodeOf<'pattern'>): Value =>
 
 /** Fails on a pattern that is used as a value. */
 export const refusePattern = (): never =>
-  raise('invalid_input', 'a pattern can only be given to a method of a text', {
-    hint: 'the first argument of `match`, `replace`, `replaceAll` or `split`',
+  raise('invalid_input', 'a pattern can only be passed to a method of a text', {
+    hint: 'use it as the first argument of `match`, `replace`, `replaceAll` or `split`',
   });
 
 /** Returns the function in a field, or a variant of a function; absent if there is none. */
@@ -163,7 +163,7 @@ export function invoke(
   if (!executable) return raise('invalid_input', `\`@${name}\` is not a function`, { name });
   const site = existence ? { env, at, isStage, asked: existence } : { env, at, isStage };
   const called = located(env, at, () => executable.call(values, site));
-  // Which function was called may itself be secret.
+  // The choice of the called function may itself be secret.
   return whenReady(called, (value) => addMarks(value, target.meta.descriptor));
 }
 
@@ -262,8 +262,8 @@ async function overInputs(
   const isOfMarks = MARKS.has(name);
   for (const item of many.content.values) {
     const isPlain = typeof item.data !== 'object' || item.data === null;
-    const isAsked = isOfMarks || (name === 'text' && isPlain);
-    answers.push(await walkSteps(walks, isAsked ? mxOf(item) : item, env));
+    const isTested = isOfMarks || (name === 'text' && isPlain);
+    answers.push(await walkSteps(walks, isTested ? mxOf(item) : item, env));
   }
   return answers.every(({ data }) => typeof data === 'boolean')
     ? many.decide(answers)
@@ -277,9 +277,9 @@ async function overEach(walks: readonly Walked[], list: Value, env: Environment)
   const items = data.map((_, at) => indexOf(list, makeValue(at), 'lenient'));
   const end = walks.findIndex(({ isOfList }) => isOfList);
   const each = end < 0 ? walks : walks.slice(0, end);
-  const found: Value[] = [];
-  for (const item of items) found.push(await walkSteps(each, item, env));
-  const all = makeContainer(found, list.meta.elements ? undefined : list.meta.descriptor);
+  const elements: Value[] = [];
+  for (const item of items) elements.push(await walkSteps(each, item, env));
+  const all = makeContainer(elements, list.meta.elements ? undefined : list.meta.descriptor);
   return end < 0 ? all : await walkSteps(walks.slice(end), all, env);
 }
 
@@ -324,10 +324,10 @@ function contextReference(
   const [, second, third] = node.steps;
   const first = contextStep(node.steps);
   if (!isContextName(node.name) || !first || second?.kind === 'call') return undefined;
-  const found = second?.kind === 'field' && third?.kind !== 'call' ? second.name : undefined;
+  const part = second?.kind === 'field' && third?.kind !== 'call' ? second.name : undefined;
   // An argument can have the name `names` too; it is read with `@mx.args["names"]`.
-  const hasInner = /^op(?:eration)?$/.test(first.name) || `${first.name}.${found}` === 'args.names';
-  const inner = hasInner ? found : undefined;
+  const hasInner = /^op(?:eration)?$/.test(first.name) || `${first.name}.${part}` === 'args.names';
+  const inner = hasInner ? part : undefined;
   const isNeeded = reading === 'value';
   const rest = { ...node, steps: node.steps.slice(inner === undefined ? 1 : 2) };
   const walks = compileSteps(c, rest, reading === 'value' ? 'condition' : reading);
@@ -341,15 +341,15 @@ export function compileReference(c: Compiler, node: NodeOf<'reference'>, request
   const reading = node.isOptional ? 'condition' : requested;
   const context = contextReference(c, node, reading);
   const walks = compileSteps(c, node, reading);
-  const isAsked = node.isOptional || asksDefined(node.steps);
-  const isLenient = reading !== 'value' || isAsked;
+  const isTested = node.isOptional || asksDefined(node.steps);
+  const isLenient = reading !== 'value' || isTested;
   const { name, at } = node;
   const find: Eval = (env) =>
     located(env, at, () => {
-      const found = findName(env, name);
-      if (!found && (!isLenient || (!isAsked && mustBeBound(env, name))))
+      const bound = findName(env, name);
+      if (!bound && (!isLenient || (!isTested && mustBeBound(env, name))))
         return unknownName(env, name);
-      return walkSteps(walks, found ? found.value : absent(), env);
+      return walkSteps(walks, bound ? bound.value : absent(), env);
     });
   if (walks.length === 0) return (env) => env.scope.find(name)?.value ?? find(env);
   return context ? (env) => (env.scope.find(name) ? find(env) : context(env)) : find;
@@ -366,16 +366,16 @@ export function compileKnownReference(
   const isCalled = steps.some(({ kind }) => kind === 'call');
   const isGuard = contextStep(steps)?.name === 'guard' && isContextName(name);
   const isNeeded = reading !== 'condition' && !node.isOptional && !isPlainText(c.unit.text, node);
-  // A text cannot contain undefined.
+  // A text cannot contain undefined, so `@mx.guard` fails in a text outside of guards.
   const needsGuard = isGuard && reading !== 'condition' && !node.isOptional;
   return (env) => {
     if (needsGuard && !isJudged(env)) return located(env, node.at, refuseGuard);
     if (isContextName(name)) return evaluate(env);
     const cell = env.scope.find(name);
     if (cell) return cell.isMissing ? undefined : evaluate(env);
-    const found = findName(env, name);
+    const bound = findName(env, name);
     // `@json` in `bob@json.org` is a function only if it is called.
-    if (found && (isCalled || !executableOf(found.value))) return evaluate(env);
+    if (bound && (isCalled || !executableOf(bound.value))) return evaluate(env);
     return isNeeded && mustBeBound(env, name)
       ? located(env, node.at, () => unknownName(env, name))
       : undefined;

@@ -1,4 +1,4 @@
-// Hot: runs for each step of a script, and a promise costs more than most steps.
+// Hot: this file runs for each step of a script, and a promise costs more than most steps.
 // Compiles the stages of pipelines: functions, transformers, code, commands, effects, `while` and groups.
 import { whenReady } from '@kernmantle/core/base';
 import {
@@ -79,10 +79,10 @@ function callRun(
         ? { name: 'input', value }
         : { name: `argument${index - first.length + 1}`, value },
     );
-    let hasBegun = false;
+    let hasStarted = false;
     const perform = () =>
       operate(env, op, inputs, (passed, inner, { trace }) => {
-        hasBegun = true;
+        hasStarted = true;
         if (trace.length > 0) env.pipe?.guards.push(checkOf(trace));
         return call(passed.map(constant), {
           ...inner,
@@ -92,14 +92,14 @@ function callRun(
     const { refused } = executable;
     if (!refused) return await perform();
     return await orDenied(perform, (fault) => {
-      const marks = marksOfRefusal(fault, hasBegun, env.frame, values);
+      const marks = marksOfRefusal(fault, hasStarted, env.frame, values);
       return refused(values, { env, at, isStage: true }, { fault, marks });
     });
   };
   return { run, name };
 }
 
-/** Sets `@input` to the input after the guards. */
+/** Sets `@input` to the input that the guards have judged. */
 const withInput = ({ pipe }: Environment, input: Value | undefined): Environment['pipe'] =>
   pipe && input ? { ...pipe, input } : pipe;
 
@@ -175,7 +175,7 @@ function groupRun(c: Compiler, stage: NodeOf<'group-stage'>, isFirst: boolean): 
       async ({ member }) => {
         const value = await member.run(input, { ...env, path: newPath(env.path) });
         if (leaveOf(value)?.word === 'retry')
-          raise('retry_in_group', '`retry` has no meaning inside a parallel group');
+          raise('retry_in_group', '`retry` is not allowed in a parallel group');
         await runEffects(member.effects, value, env);
         return value;
       },

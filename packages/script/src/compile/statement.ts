@@ -1,4 +1,4 @@
-// Hot: runs for each step of a script, and a promise costs more than most steps.
+// Hot: this file runs for each step of a script, and a promise costs more than most steps.
 // Compiles statements and actions, and decides what they print.
 import { whenReady } from '@kernmantle/core/base';
 import {
@@ -56,7 +56,7 @@ function compileVar(c: Compiler, node: NodeOf<'var'>): Eval {
   const location = locationOf(c.unit, node.at);
   const op = { type: 'var' as const, name, labels, opLabels: [], retryOwner: true, location };
   const place = locationText(c.unit, node.at);
-  const labelled = (given: Value): Value => withLabels(refuseLeave(given), labels);
+  const labelled = (result: Value): Value => withLabels(refuseLeave(result), labels);
   return (env) => {
     const input = lazyInput(env, name, evaluate, labelled);
     return whenReady(
@@ -91,8 +91,8 @@ function compileLet(c: Compiler, node: NodeOf<'let'>): Eval {
   const evaluate = c.expression(node.value);
   const place = locationText(c.unit, node.at);
   return (env) =>
-    whenReady(evaluate(env), (found) => {
-      const value = withLabels(refuseLeave(found), node.labels);
+    whenReady(evaluate(env), (result) => {
+      const value = withLabels(refuseLeave(result), node.labels);
       env.scope.let(node.name, addMarks(value, env.frame.influence), place);
       return absent();
     });
@@ -102,8 +102,8 @@ function compileAugment(c: Compiler, node: NodeOf<'augment'>): Eval {
   const evaluate = c.expression(node.value);
   return (env) => {
     const cell = env.scope.rebindable(node.name);
-    return whenReady(evaluate(env), (found) => {
-      const value = augment(cell.value, refuseLeave(found));
+    return whenReady(evaluate(env), (right) => {
+      const value = augment(cell.value, refuseLeave(right));
       cell.value = addMarks(value, env.frame.influence);
       return absent();
     });
@@ -124,7 +124,7 @@ function compileReturn(c: Compiler, node: NodeOf<'return'>): Eval {
     });
 }
 
-/** Prints a result like `run`: as text, and nothing for null. */
+/** Prints a result as text, like `run`. For null it prints nothing. */
 function print(env: Environment, result: Value, at: number, text = runText(result)): void {
   if (text === undefined || wasPrinted(env.printing, text)) return;
   const { emit, ports, influence } = env.frame;
@@ -136,7 +136,7 @@ function print(env: Environment, result: Value, at: number, text = runText(resul
 
 const PIPED = new Set<ActionExpression['kind']>(['pipeline', 'for', 'foreach']);
 
-/** True if no operation judged the values of this action: texts, transformers and methods are none. */
+/** True if no operation judged the values of this action. Texts, transformers and methods are not operations. */
 function isUnjudged(node: ActionExpression): boolean {
   if (node.kind === 'with') return isUnjudged(node.value) || node.options.pipeline !== undefined;
   if (node.kind === 'run-value') return isUnjudged(node.action);
@@ -194,10 +194,10 @@ function compileRunnable(c: Compiler, action: Expression): Eval {
     const location = locationOf(c.unit, action.at);
     const op = showAt(location);
     const either: Eval = (env) =>
-      whenReady(value(env), (found) =>
-        executableOf(found)
+      whenReady(value(env), (target) =>
+        executableOf(target)
           ? run(env)
-          : operate(env, op, [{ name: 'value', value: found }], ([passed]) => passed),
+          : operate(env, op, [{ name: 'value', value: target }], ([passed]) => passed),
       );
     return compileWith(c, action, isShown && !isCall(ran) ? either : run);
   }
@@ -239,8 +239,8 @@ function compileRun(c: Compiler, { action, at }: NodeOf<'run'>): Eval {
   const evaluate = compileRunning(c, action, at);
   return (env) => {
     if (env.isDefining) return absent();
-    return whenReady(evaluate(env), (found) => {
-      const value = resolveOpen(refuseLeave(found), env);
+    return whenReady(evaluate(env), (result) => {
+      const value = resolveOpen(refuseLeave(result), env);
       return printResult(env, value, action, at);
     });
   };
@@ -357,7 +357,7 @@ function compileBail(c: Compiler, node: NodeOf<'bail'>): Eval {
   return async (env) => {
     if (env.isDefining) return absent();
     const value = await evaluate?.(env);
-    return raise('bail', value ? textOf(value) : 'the script gave up', { is_bail: true });
+    return raise('bail', value ? textOf(value) : 'the script called `bail`', { is_bail: true });
   };
 }
 

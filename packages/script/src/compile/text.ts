@@ -1,4 +1,4 @@
-// Hot: runs for each step of a script, and a promise costs more than most steps.
+// Hot: this file runs for each step of a script, and a promise costs more than most steps.
 // Compiles texts with references. The result has the marks of every inserted value. An unknown name stays
 // unchanged.
 import { extname } from 'node:path';
@@ -218,7 +218,7 @@ export function compileTemplateFile(c: Compiler, node: NodeOf<'template-file'>):
     const { text, descriptor } = unwrap(await env.run.world.readFile(place, env.frame));
     const kind = extname(place) === '.mtt' ? 'mtt' : 'att';
     const template = compileTemplate(c, parseTemplateFile(text, kind));
-    // The text has the marks of the file, and so has everything that it does.
+    // The text and everything that its references do have the marks of the file.
     return async (caller) => addMarks(await template(under(caller, descriptor)), descriptor);
   };
   return async (env) => {

@@ -1,4 +1,4 @@
-// Hot: runs for each step of a script, and a promise costs more than most steps.
+// Hot: this file runs for each step of a script, and a promise costs more than most steps.
 // Compiles values and operators: lists, objects, arithmetic and choices.
 import { whenReady } from '@kernmantle/core/base';
 import {
@@ -27,28 +27,28 @@ export function compileArray(c: Compiler, node: NodeOf<'array'>): Eval {
   const evaluates = items.map(({ evaluate }) => evaluate);
   return (env) =>
     whenReady(evaluateAll(evaluates, env), (values) => {
-      const found: Value[] = [];
+      const elements: Value[] = [];
       let own = EMPTY;
       for (const [at, { isOptional, isSpread }] of items.entries()) {
         const value = valueAt(values, at);
         if (isOptional) own = mergeDescriptors(own, value.meta.descriptor);
         if (isSpread) {
           own = mergeDescriptors(own, shapeMarks(value));
-          found.push(...entriesOf(value).map(([, item]) => item));
-        } else if (!isOptional || isTruthy(value)) found.push(value);
+          elements.push(...entriesOf(value).map(([, item]) => item));
+        } else if (!isOptional || isTruthy(value)) elements.push(value);
       }
-      return makeContainer(found, own);
+      return makeContainer(elements, own);
     });
 }
 
 /** Compiles `...` in a list or object. Fails with `invalid_input` if the value is of another kind. */
-function compileSpread(c: Compiler, node: Expression, wanted: 'array' | 'object'): Eval {
+function compileSpread(c: Compiler, node: Expression, expected: 'array' | 'object'): Eval {
   const evaluate = c.expression(node);
   return (env) =>
     located(env, node.at, () =>
       whenReady(evaluate(env), (value) => {
-        if (typeName(value) === wanted) return value;
-        const where = wanted === 'array' ? 'a list needs a list' : 'an object needs an object';
+        if (typeName(value) === expected) return value;
+        const where = expected === 'array' ? 'a list needs a list' : 'an object needs an object';
         return raise('invalid_input', `\`...\` in ${where}, not ${kindName(value)}`);
       }),
     );
@@ -67,17 +67,17 @@ export function compileObject(c: Compiler, node: NodeOf<'object'>): Eval {
   const evaluates = entries.map(({ evaluate }) => evaluate);
   return (env) =>
     whenReady(evaluateAll(evaluates, env), (values) => {
-      const found = new Map<string, Value>();
+      const members = new Map<string, Value>();
       let shape = EMPTY;
       for (const [at, { key, isOptional }] of entries.entries()) {
         const value = valueAt(values, at);
         if (isOptional) shape = mergeDescriptors(shape, value.meta.descriptor);
         if (key === undefined) {
           shape = mergeDescriptors(shape, shapeMarks(value));
-          for (const [name, item] of entriesOf(value)) found.set(name, item);
-        } else if (!isOptional || isTruthy(value)) found.set(key, value);
+          for (const [name, item] of entriesOf(value)) members.set(name, item);
+        } else if (!isOptional || isTruthy(value)) members.set(key, value);
       }
-      return makeContainer(found, EMPTY, shape);
+      return makeContainer(members, EMPTY, shape);
     });
 }
 

@@ -9,8 +9,8 @@ import { isTruthy } from '../values/kinds.ts';
 import { formatReader } from '../values/transforms.ts';
 import { narrowedEnv } from './policy.ts';
 
-/** Options of a value. Those of a guard's decision are not among them. */
-const KNOWN = [...OPTION_NAMES].filter((name) => !/^(?:add|remove)Labels$/.test(name));
+/** Options of a value. The options of a guard's decision are left out. */
+const NAMES = [...OPTION_NAMES].filter((name) => !/^(?:add|remove)Labels$/.test(name));
 
 const OF_LISTS: readonly string[] = ['separator', 'template'];
 const OF_STAGES: readonly string[] = ['format', 'parallel', 'delay'];
@@ -19,8 +19,8 @@ const OF_STAGES: readonly string[] = ['format', 'parallel', 'delay'];
 function refuseUnknown({ value, options: { entries } }: NodeOf<'with'>): void {
   const isList = value.kind === 'foreach';
   for (const key of entries.keys()) {
-    if (!KNOWN.includes(key))
-      raise('invalid_input', `\`with { ${key}: … }\` is not an option`, { hint: KNOWN.join(', ') });
+    if (!NAMES.includes(key))
+      raise('invalid_input', `\`with { ${key}: … }\` is not an option`, { hint: NAMES.join(', ') });
     if (!isList && OF_LISTS.includes(key))
       raise('invalid_input', `\`with { ${key}: … }\` is an option of \`foreach\` only`);
     if (isList && OF_STAGES.includes(key))
@@ -35,7 +35,7 @@ function durationMs(value: Value): number {
   const match = typeof data === 'string' ? /^(\d+(?:\.\d+)?)(ms|s|m|h)?$/.exec(data.trim()) : null;
   if (!match)
     return raise('invalid_input', `\`${value.text}\` is not a duration`, {
-      hint: '"500ms", "10s", "2m"',
+      hint: 'write a text such as `"500ms"`, `"10s"` or `"2m"`',
     });
   return Number(match[1]) * (UNITS_MS[match[2] ?? 's'] ?? 1000);
 }
@@ -132,7 +132,7 @@ export function withGuards(c: Compiler, node: Expression, inner: Eval, isStateme
   return async (env) => {
     const selection = selectionOf(await evaluate(env));
     if (!selection) return await inner(env);
-    if (isStatement) env.run.warn('guards are left out for this statement', env.unit, node.at);
+    if (isStatement) env.run.warn('the option `guards` switches guards off', env.unit, node.at);
     return await inner({ ...env, frame: childFrame(env.frame, { selection }) });
   };
 }

@@ -1,5 +1,5 @@
-// Selects definitions of a code file: `<a.ts { greet, *Service, *fn }>`. The scanner is no parser: it removes
-// comments and strings, and finds the end of a definition by brackets or indentation.
+// Selects definitions of a code file: `<a.ts { greet, *Service, *fn }>`. The scanner is not a parser: it
+// removes comments and strings, and finds the end of a definition by brackets or indentation.
 import { createLines } from '@kernmantle/core/base';
 import { makeValue, type Value } from '@kernmantle/core/flow';
 import { raise } from '../fault.ts';
@@ -11,7 +11,7 @@ type Rule = readonly [kind: Kind, pattern: RegExp];
 
 interface Family {
   readonly extensions: readonly string[];
-  /** Matches comments and strings. Absent: those of C. */
+  /** Matches comments and strings. Absent: the comments and strings of C. */
   readonly skip?: RegExp;
   /** True if bodies are indented instead of enclosed in braces. */
   readonly isIndented?: true;
@@ -237,8 +237,8 @@ const KIND_WORDS = new Map<string, Kind>([
 
 /** True if a word selects the definition: a kind (`*fn`), a name, or a name with `*` (not for methods). */
 function isNamed({ name, kind }: Definition, word: string): boolean {
-  const wanted = word.startsWith('*') ? KIND_WORDS.get(word.slice(1)) : undefined;
-  if (wanted) return kind === wanted;
+  const selectedKind = word.startsWith('*') ? KIND_WORDS.get(word.slice(1)) : undefined;
+  if (selectedKind) return kind === selectedKind;
   if (!word.includes('*')) return name === word;
   const parts = word.split('*').map((part) => part.replace(/[$()+.?[\\\]^{|}]/g, '\\$&'));
   return kind !== 'method' && new RegExp(`^${parts.join('.*')}$`).test(name);
@@ -272,7 +272,7 @@ function listing(
 ): Value {
   const kinds = words.map((word) => word.slice(0, -2));
   const unknown = kinds.find((word) => word !== '' && !KIND_WORDS.has(word));
-  if (unknown !== undefined) raise('invalid_input', `\`${unknown}??\` lists no kind of definition`);
+  if (unknown !== undefined) raise('invalid_input', `\`${unknown}??\` is not a kind of definition`);
   const isListed = ({ kind }: Definition): boolean =>
     kind !== 'method' && kinds.some((word) => word === '' || KIND_WORDS.get(word) === kind);
   const names = definitions.filter(isListed).map(({ name }) => name);
@@ -297,14 +297,14 @@ export function selectDefinitions(value: Value, words: readonly string[]): Value
   const family = familyOf(file);
   if (!family) {
     return raise('invalid_input', `definitions cannot be read from \`${file}\``, {
-      hint: 'they can be read from JavaScript, TypeScript, Python, Go, Rust, Java and their like',
+      hint: 'use JavaScript, TypeScript, Python, Go, Rust, Java, Kotlin, C#, Swift, Scala or PHP',
     });
   }
   const source = value.text.replaceAll('\r\n', '\n');
   const all = scan(source, family);
   const listings = words.filter((word) => word.endsWith('??'));
   if (listings.length > 0 && listings.length < words.length) {
-    raise('invalid_input', 'names and `??` cannot be mixed; list them or pick them');
+    raise('invalid_input', 'names and `??` cannot be mixed; use only names or only `??`');
   }
   if (listings.length > 0) return listing(value, all, words);
   const lines = createLines(source);

@@ -71,26 +71,26 @@ const folded = (title: string): string =>
 
 /** Returns the index of the heading with this name, or else of the first one that begins with it, or -1. */
 function position(headings: readonly Heading[], name: string): number {
-  const wanted = folded(name.replace(/^#+\s+/, ''));
-  if (wanted === '') return headings.findIndex(({ title }) => title === name.trim());
+  const key = folded(name.replace(/^#+\s+/, ''));
+  if (key === '') return headings.findIndex(({ title }) => title === name.trim());
   const titles = headings.map(({ title }) => folded(title));
-  const exact = titles.indexOf(wanted);
-  return exact === -1 ? titles.findIndex((title) => title.startsWith(wanted)) : exact;
+  const exact = titles.indexOf(key);
+  return exact === -1 ? titles.findIndex((title) => title.startsWith(key)) : exact;
 }
 
 function rangesOf(
   lines: readonly string[],
   headings: readonly Heading[],
-  wanted: readonly WantedSection[],
+  sections: readonly WantedSection[],
 ): { from: number; to: number }[] {
-  return wanted.flatMap(({ name, isOptional }) => {
+  return sections.flatMap(({ name, isOptional }) => {
     const at = position(headings, name);
     const heading = headings[at];
     if (heading) return [{ from: heading.line, to: sectionEnd(headings, at, lines.length) }];
     if (isOptional) return [];
-    const there = headings.map(({ title }) => `\`${title}\``).slice(0, 10);
+    const titles = headings.map(({ title }) => `\`${title}\``).slice(0, 10);
     const hint =
-      there.length > 0 ? `; the headings are ${there.join(', ')}` : '; the text has no headings';
+      titles.length > 0 ? `; the headings are ${titles.join(', ')}` : '; the text has no headings';
     return raise('not_found', `section \`${name}\` not found${hint}`, { section: name });
   });
 }
@@ -99,15 +99,15 @@ function rangesOf(
  * Returns the selected sections in document order without the excluded ones, or a list of headings. Without
  * `include` the whole text is selected. Fails with `not_found` if a section does not exist.
  */
-export function selectSections(text: string, wanted: WantedSections): string | string[] {
-  const { list: level } = wanted;
+export function selectSections(text: string, sections: WantedSections): string | string[] {
+  const { list: level } = sections;
   const lines = linesOf(text);
   const headings = findHeadings(lines);
   if (level !== undefined)
     return headings.filter((one) => level === 0 || one.level === level).map(({ title }) => title);
-  const included = rangesOf(lines, headings, wanted.include);
-  const isWhole = wanted.include.length === 0;
-  const excluded = rangesOf(lines, headings, wanted.exclude);
+  const included = rangesOf(lines, headings, sections.include);
+  const isWhole = sections.include.length === 0;
+  const excluded = rangesOf(lines, headings, sections.exclude);
   const within = (at: number) => (range: { from: number; to: number }) =>
     at >= range.from && at < range.to;
   const selection = [...lines.keys()].filter(

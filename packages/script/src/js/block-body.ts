@@ -4,7 +4,7 @@ import { compileFunction } from 'node:vm';
 import { type Failure, fail, type Outcome, ok } from '@kernmantle/core/base';
 import { isPlainText } from './data.ts';
 
-/** A token of a block. Tokens decide nothing about rights, so code that misleads the scanner gains none. */
+/** A token of a block. No token decides about rights, so code that misleads the scanner gains no rights. */
 interface JsToken {
   readonly kind: 'word' | 'number' | 'string' | 'regex' | 'template' | 'mark';
   readonly text: string;
@@ -31,7 +31,7 @@ const LEXEMES = [
   ['string', STRING],
   ['regex', REGEX],
 ] as const;
-/** A quote alone does not match, because its text is not closed. */
+/** Matches a mark such as `=>` or `(`. A quote alone does not match, because its text is not closed. */
 const MARK = /=>|\?\.(?!\d)|\.\.\.|\+\+|--|[=!]==?|[^"']/y;
 /** Matches the part of a template up to its end or the next `${`. */
 const PIECE = /(?:[^`\\$]|\\[\s\S]|\$(?!\{))*(?:`|\$\{)/y;
@@ -187,7 +187,7 @@ export function readJsBody(
   const wrap = (code: string): string => (isAsync ? `return (async () => {${code}\n})()` : code);
   const parses = (code: string): boolean => errorIn(wrap(code), names) === undefined;
   const code = wrap(returning(source, tokens, parses) ?? source);
-  // Checked last, because an expression such as `{ a: 1, b: 2 }` does not parse as statements.
+  // The error is checked last, because an expression such as `{ a: 1, b: 2 }` does not parse as statements.
   const error = errorIn(code, names);
   return error ? syntaxFault(error) : ok(code);
 }

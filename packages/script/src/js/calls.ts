@@ -1,5 +1,5 @@
-// Functions that the engine calls inside of a context. Their text is compiled there before any block, so
-// they use only built-ins of the context and their arguments.
+// Defines the functions that the engine calls inside of a context. Their text is compiled there before any
+// block, so they use only built-ins of the context and their arguments.
 import {
   type Bag,
   type Codec,
@@ -32,7 +32,7 @@ export interface Calls {
   answer(ticket: number, text: string): string;
 }
 
-/** Catches everything, because without memory an exception may not even be describable. */
+/** Creates a function that catches every exception of `work`. Without memory even its description can fail. */
 function createGuarded(): Guarded {
   const { stringify } = JSON;
   const String_ = String;
@@ -41,7 +41,7 @@ function createGuarded(): Guarded {
     let name = '';
     try {
       const isObject = typeof error === 'object' && error !== null;
-      // Read once, because a getter could return a different value each time.
+      // The message is read once, because a getter could return a different value each time.
       const text = isObject ? (error as Bag)['message'] : undefined;
       if (typeof text === 'string') name = String_((error as Bag)['name']);
       message = typeof text === 'string' ? text : String_(error);
@@ -61,7 +61,7 @@ function createGuarded(): Guarded {
   };
 }
 
-/** Calls functions of the script. A call that takes longer returns a promise. */
+/** Creates the calls of functions of the script. A call that does not end at once returns a promise. */
 function createCallbacks(ask: AskHost, { encode, decode }: Codec) {
   type Waiting = { resolve(value: unknown): void; reject(error: unknown): void };
   const { apply } = Reflect;
@@ -190,8 +190,8 @@ const PARTS = {
 function assemble(parts: typeof PARTS) {
   return (host: AskHost): Calls => {
     const { parse, stringify } = JSON;
-    // The text is passed as JSON, because the border ends a text at NUL and cannot represent half of a
-    // surrogate pair.
+    // The text is passed as JSON, because the border of the engine ends a text at NUL and cannot represent
+    // half of a surrogate pair.
     const ask: AskHost = (kind, id, text) => parse(host(kind, id, stringify(text))) as string;
     const codec = {
       encode: parts.createEncoder(),

@@ -16,14 +16,14 @@ import type { AskHost } from './globals.ts';
 
 const PAGES = { initial: 256, maximum: 1024 };
 export const MEMORY_MB = (PAGES.maximum * 64) / 1024;
-/** Smaller than the part of the process's stack that the frames of the engine use. */
+/** Maximum stack of a block in bytes. It is smaller than the process's stack, which the engine's frames use. */
 const MAX_STACK = 192 * 1024;
 /** Number of promise jobs between two checks of the clock. */
 const JOBS = 1000;
 const COMPILING_MS = 5000;
 
 declare global {
-  // The types of Node do not declare it.
+  // The types of Node do not declare `WebAssembly`.
   var WebAssembly: {
     Module: new (bytes: Uint8Array) => object;
     Memory: new (pages: typeof PAGES) => { readonly buffer: ArrayBuffer };
@@ -43,13 +43,13 @@ const BUDGET_OF_LOOP = 4096;
 async function load() {
   setBudget(BUDGET);
   const wasm = createRequire(import.meta.url).resolve('@jitl/quickjs-wasmfile-release-sync/wasm');
-  const [core, { default: found }, bytes] = await Promise.all([
+  const [core, { default: packageModule }, bytes] = await Promise.all([
     import('quickjs-emscripten-core'),
     import('@jitl/quickjs-wasmfile-release-sync'),
     readFile(wasm),
   ]);
   // The types describe the module as `require` returns it, one level deeper.
-  const variant = 'default' in found ? found.default : found;
+  const variant = 'default' in packageModule ? packageModule.default : packageModule;
   return { core, variant, wasmModule: new WebAssembly.Module(bytes) };
 }
 
@@ -59,7 +59,7 @@ let loaded: ReturnType<typeof load> | undefined;
 async function newMachine() {
   const { core, variant, wasmModule } = await (loaded ??= load());
   const wasmMemory = new WebAssembly.Memory(PAGES);
-  // A fault reports the failure of the engine instead.
+  // The engine prints nothing, because a fault reports its failures.
   const emscriptenModule: object = { print() {}, printErr() {} };
   const own = core.newVariant(variant, { wasmModule, wasmMemory, emscriptenModule });
   const runtime = (await core.newQuickJSWASMModuleFromVariant(own)).newRuntime();
@@ -91,7 +91,7 @@ function createWatch(): (work: () => void, timeout: number, breaks: boolean) => 
 }
 
 let watch: ReturnType<typeof createWatch> | undefined;
-/** The engine stops more cleanly than V8, so it gets this much less time. */
+/** Milliseconds by which the engine's time limit is below V8's, because the engine stops more cleanly. */
 const GRACE_MS = 200;
 
 /** Reason why a context cannot be used any longer. */
@@ -107,7 +107,7 @@ export interface Unit {
   readonly call: QuickJSHandle;
   /** Number of parameters. The values of `free` follow them. */
   readonly arity: number;
-  /** Helpers, `mx` and `ctx`, if the block mentions them. */
+  /** Names of the helpers, and `mx` and `ctx`, that the block mentions. */
   readonly free: readonly string[];
   /** True if the block cannot take long with plain values. */
   readonly isBrief: boolean;
@@ -116,10 +116,10 @@ export interface Unit {
 export class JsContext {
   readonly vm: QuickJSContext;
   readonly memory: { readonly buffer: ArrayBuffer };
-  /** The object of the `Calls`, and the functions that were read from it. */
+  /** The `Calls` object of the context. `taken` has the functions that were read from it. */
   readonly calls: QuickJSHandle;
   readonly taken = new Map<string, QuickJSHandle>();
-  // Indexed by text and then by names, so that finding a repeated block needs no long key.
+  // The index is by text and then by names, so that finding a repeated block needs no long key.
   readonly units = new Map<string, Map<string, Outcome<Unit>>>();
   unitCount = 0;
   depth = 0;
@@ -159,7 +159,7 @@ export async function openContext(ask: AskHost): Promise<JsContext> {
 export const isFull = ({ memory }: JsContext): boolean =>
   memory.buffer.byteLength > (PAGES.maximum - 64) * 65_536;
 
-/** The error belongs to the context of the watch, so `instanceof` would not work. */
+/** Returns the reason of a failed entry. `instanceof` would not work, because the error is of another context. */
 function brokenReason(error: unknown): Broken {
   const code = isObject(error) ? error['code'] : undefined;
   if (code === 'ERR_SCRIPT_EXECUTION_TIMEOUT') return 'time';
@@ -167,7 +167,7 @@ function brokenReason(error: unknown): Broken {
   return code === 'ERR_SCRIPT_EXECUTION_INTERRUPTED' ? 'interrupt' : 'memory';
 }
 
-/** Promises continue only inside of entries, so every step has a time limit. */
+/** Runs pending promise jobs. Promises continue only inside of entries, so every step has a time limit. */
 function runPendingJobs(js: JsContext): void {
   const { runtime } = js.vm;
   while (js.broken === undefined && runtime.hasPendingJob()) {
@@ -245,9 +245,9 @@ export function enterPlain(js: JsContext, { run }: Unit, parts: readonly Part[])
 }
 
 function functionOf({ vm, calls, taken }: JsContext, name: keyof Calls): QuickJSHandle {
-  const found = taken.get(name) ?? vm.getProp(calls, name);
-  taken.set(name, found);
-  return found;
+  const handle = taken.get(name) ?? vm.getProp(calls, name);
+  taken.set(name, handle);
+  return handle;
 }
 
 export const callInside = (
@@ -256,7 +256,7 @@ export const callInside = (
   parts: readonly Part[],
 ): string => enter(js, functionOf(js, name), parts);
 
-/** Compiles a block into a function. Its parts were parsed before. */
+/** Compiles a block into a function. `code` was already parsed by V8. */
 function compile(
   js: JsContext,
   id: number,
@@ -276,7 +276,7 @@ function compile(
   const added = vm.callFunction(functionOf(js, 'add'), vm.undefined, number, run.value, words);
   for (const part of [number, words]) part.dispose();
   return added.error
-    ? fail('internal_error', 'the js block could not be made ready')
+    ? fail('internal_error', 'the js block could not be prepared')
     : ok({ run: run.value, call: added.value });
 }
 

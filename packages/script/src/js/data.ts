@@ -81,7 +81,7 @@ export function createEncoder(): Codec['encode'] {
   };
   const list = (value: unknown[], here: Above): unknown => {
     const copy: unknown[] = [];
-    // A block must not influence the copy. Setters and `toJSON` come from prototypes, so it has none.
+    // A block must not influence the copy by setters or `toJSON` of a prototype, so the copy has no prototype.
     setPrototypeOf(copy, null);
     for (let at = 0; at < value.length; at++) {
       const part = value[at];
@@ -153,17 +153,17 @@ export function createTextual(): Codec['textual'] {
   const put = (target: object, key: PropertyKey, value: unknown): void => {
     defineProperty(target, key, { value, writable: true, configurable: true, enumerable: false });
   };
-  const speaking = (above: object): object => {
+  const convertible = (above: object): object => {
     const target = Object.create(above) as object;
-    const spoken = function (this: unknown): string {
+    const toText = function (this: unknown): string {
       return textOf(this);
     };
-    put(target, 'toString', spoken);
-    put(target, Symbol.toPrimitive, spoken);
+    put(target, 'toString', toText);
+    put(target, Symbol.toPrimitive, toText);
     return target;
   };
   const stringlike = (above: object): object => {
-    const target = speaking(above);
+    const target = convertible(above);
     const methods = String.prototype as unknown as Bag;
     for (const key of ownKeys(methods)) {
       const method = methods[key];
@@ -179,7 +179,7 @@ export function createTextual(): Codec['textual'] {
     defineProperty(target, 'length', { get: length, configurable: true, enumerable: false });
     return target;
   };
-  const [list, map] = [speaking(Array.prototype), speaking(Object.prototype)];
+  const [list, map] = [convertible(Array.prototype), convertible(Object.prototype)];
   let stages: { list: object; map: object } | undefined;
   return (data, text, isStage) => {
     if (typeof data !== 'object' || data === null) return data;
@@ -192,7 +192,7 @@ export function createTextual(): Codec['textual'] {
   };
 }
 
-/** Creates a function that builds arguments. `shape` has one letter for the kind of each. */
+/** Creates a function that builds arguments. `shape` has one letter for the kind of each argument. */
 export function createArguments({ decode, textual }: Pick<Codec, 'decode' | 'textual'>) {
   return (shape: string, parts: unknown[], free: string[], named: Bag): unknown[] => {
     const args = { __proto__: null, length: shape.length + free.length } as unknown as unknown[];

@@ -1,4 +1,4 @@
-// Hot: runs for each step of a script, and a promise costs more than most steps.
+// Hot: this file runs for each step of a script, and a promise costs more than most steps.
 // Runs the js blocks of one script, all in one context (`context.ts`). A call is synchronous unless the
 // block waits for a timer or a function of the script, or the engine is not loaded yet.
 import {
@@ -66,7 +66,7 @@ class Job {
 
 class Engine {
   readonly jobs = new Map<number, Job>();
-  /** Timers never keep the process alive. A waiting call has a deadline, which does. */
+  /** Timers never keep the process alive. A waiting call keeps it alive until its deadline. */
   readonly timers = new Map<number, { handle: NodeJS.Timeout; job: Job }>();
   context: JsContext | undefined;
   opening: Promise<Outcome<JsContext>> | undefined;
@@ -75,7 +75,7 @@ class Engine {
    * a timer, and another block can return it. So every result has all these marks.
    */
   marks: Descriptor = EMPTY;
-  /** The job that receives what is printed now. */
+  /** The job that receives the printed text. */
   current: Job | undefined;
   jobCount = 0;
   tickets = 0;
@@ -118,7 +118,7 @@ async function open(engine: Engine): Promise<Outcome<JsContext>> {
 }
 
 const slowFault = ({ timeoutMs }: Job): Failure =>
-  fail('timeout', `the js block ran longer than ${timeoutMs / 1000} s; set \`timeout\` if it may`);
+  fail('timeout', `the js block ran longer than ${timeoutMs / 1000} s; set a longer \`timeout\``);
 
 const memoryFault = (): Failure =>
   fail(
@@ -127,7 +127,7 @@ const memoryFault = (): Failure =>
     { error: 'out_of_memory' },
   );
 
-/** Names that exist in `node` blocks. */
+/** Matches the error for a name that exists only in `node` blocks. */
 const ELSEWHERE = /^'(Intl|process|require|fetch|Buffer|setImmediate)' is not defined$/;
 
 /** Returns the fault of a thrown error. Its text comes from a block and is untrusted data. */
@@ -163,7 +163,7 @@ function failBroken(engine: Engine, job: Job, why: Broken): Failure {
     memory: memoryFault,
     interrupt: () => fail('cancelled', 'the js block was interrupted'),
   }[why]();
-  // A nested entry leaves this to the outer one, which finds the same state.
+  // A nested entry does not discard the context, because the outer entry finds the same state and does it.
   if (!engine.context?.depth) discardContext(engine, failure);
   return failure;
 }
@@ -234,7 +234,7 @@ function print(job: Job, list: string[], line: string): void {
 /** Starts a timer. `text` is `o` (once) or `r` (repeated) and the milliseconds. Returns why it was refused. */
 function startTimer(engine: Engine, job: Job, id: number, text: string): string {
   const { timers } = engine;
-  if (timers.size >= MAX_TIMERS) return `a script may have ${MAX_TIMERS} timers at once`;
+  if (timers.size >= MAX_TIMERS) return `a script can have at most ${MAX_TIMERS} timers`;
   const ms = Math.min(Math.max(1, Number(text.slice(1)) || 1), MAX_DELAY);
   const repeats = text[0] === 'r';
   const run = (): void => {
@@ -285,9 +285,9 @@ function callHelper(engine: Engine, job: Job | undefined, text: string): string 
 function resume(engine: Engine, job: Job, what: 'fire' | 'answer', parts: readonly Part[]): void {
   const { context } = engine;
   if (!context) return;
-  const leftMs = Math.max(1, Math.ceil(job.deadline - performance.now()));
+  const restMs = Math.max(1, Math.ceil(job.deadline - performance.now()));
   const entered = runAsJob(engine, job, () =>
-    within(context, leftMs, () => callInside(context, what, parts)),
+    within(context, restMs, () => callInside(context, what, parts)),
   );
   if ('broken' in entered) end(engine, job, failBroken(engine, job, entered.broken));
   else if (entered.said[0] === 'e') end(engine, job, resultOf(engine, job, entered.said));

@@ -1,9 +1,9 @@
-// The globals of js blocks that the engine lacks: console, timers, URLs, encodings, clones and locales. The
+// Adds globals of js blocks that the engine lacks: console, timers, URLs, encodings, clones and locales. The
 // text of these functions is compiled inside of the context, so they use only what exists there and `ask`.
 // The functions at the end run in the host. They convert text to text and keep no state.
 import type { Bag, Codec } from './data.ts';
 
-/** Asks the host: a kind of question, a number and a text. The answer is a text. */
+/** Asks the host. A question is a kind, a number and a text. The answer is a text. */
 export type AskHost = (kind: string, id: number, text: string) => string;
 
 /** Adds globals to the global object. Returns the function that fires a timer. */
@@ -120,7 +120,7 @@ export function addLocales(ask: AskHost): void {
   });
 }
 
-type ParamsClass = new (given?: unknown, tell?: (text: string) => void) => unknown;
+type ParamsClass = new (init?: unknown, tell?: (text: string) => void) => unknown;
 
 function createUrl(ask: AskHost, Params: ParamsClass): unknown {
   const { parse, stringify } = JSON;
@@ -187,8 +187,8 @@ function createParams(ask: AskHost): ParamsClass {
   const { parse, stringify } = JSON;
   const textOf: (value: unknown) => string = String;
   /** Asks the host for the result of a method and for the pairs after it. */
-  const askParams = (given: unknown, method: string, words: unknown[]): [Pairs, unknown] =>
-    parse(ask('params', 0, stringify([given, method, words.map(textOf)]))) as [Pairs, unknown];
+  const askParams = (pairs: unknown, method: string, words: unknown[]): [Pairs, unknown] =>
+    parse(ask('params', 0, stringify([pairs, method, words.map(textOf)]))) as [Pairs, unknown];
   const read = (source: unknown): unknown => {
     if (typeof source !== 'object' || source === null) return textOf(source ?? '');
     const pairs = Symbol.iterator in source ? [...(source as Pairs)] : Object.entries(source);
@@ -342,7 +342,7 @@ function assemble(parts: typeof FURTHER) {
   };
 }
 
-type Part = (...given: never[]) => unknown;
+type Part = (...args: never[]) => unknown;
 
 export function scriptOf(assemble: Part, parts: Readonly<Record<string, Part>>): string {
   const texts = Object.entries(parts).map(([name, part]) => `${name}: ${part.toString()}`);
@@ -353,7 +353,7 @@ const URL_PARTS = 'href protocol username password host hostname port pathname s
   ' ',
 );
 
-/** Reads `[address]`, `[address, base]` or `[address, null, part, value]`. Empty if the URL is invalid. */
+/** Reads `[address]`, `[address, base]` or `[address, null, part, value]`. Returns '' if the URL is invalid. */
 function url(text: string): string {
   const [address, base, part, value] = JSON.parse(text) as (string | null | undefined)[];
   if (!URL.canParse(address ?? '', base ?? undefined)) return '';
@@ -384,7 +384,7 @@ function decode(text: string): string {
     const options = { fatal: flags.includes('f'), ignoreBOM: flags.includes('b') };
     return `v${new TextDecoder(name, options).decode(bytes)}`;
   } catch {
-    return `eThe bytes or the encoding \`${name}\` are not valid`;
+    return `ethe bytes or the encoding \`${name}\` are not valid`;
   }
 }
 
@@ -393,7 +393,7 @@ type Locale = string | string[] | undefined;
 
 /** Reads `[value, locales, options]`. Returns `v` and the result, or `e` and the reason of the failure. */
 const localized =
-  (work: (given: unknown, locale: Locale, options: Options) => string | number) =>
+  (work: (value: unknown, locale: Locale, options: Options) => string | number) =>
   (text: string): string => {
     const [value, locales, options] = JSON.parse(text) as [unknown, unknown, Options | null];
     const isLocale = typeof locales === 'string' || Array.isArray(locales);

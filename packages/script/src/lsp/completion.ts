@@ -142,7 +142,7 @@ const STEP = `\\.(?:${NAME}|\\d+)|\\[\\d+\\]|\\["[^"\\n]*"\\]|\\([^()\\n]*\\)`;
 const MEMBER = new RegExp(`(?:@|\\{\\{\\s*)(${NAME})((?:${STEP})*)\\.([\\w-]*)$`);
 const TYPED_NAME = /(?:(?<![@\w])@|\{\{\s*)([\w\u0080-\uffff-]*)$/;
 
-interface AskedAt {
+interface CompletionRequest {
   readonly view: Scripted;
   readonly offset: number;
   /** Text of the line before the cursor. */
@@ -153,7 +153,7 @@ interface AskedAt {
 function completeScript(view: Scripted, offset: number, modules: Modules): Completion | undefined {
   const { text } = view.script;
   const line = text.slice(text.lastIndexOf('\n', offset - 1) + 1, offset);
-  const request: AskedAt = { view, offset, line, modules };
+  const request: CompletionRequest = { view, offset, line, modules };
   const statement = beginning(request);
   if (statement) return statement;
   const repaired = repair(request);
@@ -167,8 +167,8 @@ function completeScript(view: Scripted, offset: number, modules: Modules): Compl
   );
 }
 
-/** A statement that ends with `@` or `.` does not parse. It may parse with a name inserted there. */
-function repair(request: AskedAt): AskedAt {
+/** Inserts a name at the cursor after `@` or `.`, because a statement that ends there does not parse. */
+function repair(request: CompletionRequest): CompletionRequest {
   const { view, offset, line } = request;
   if (!/[@.]$/.test(line)) return request;
   const { text, mode, from, to, inputs } = view.script;
@@ -177,7 +177,7 @@ function repair(request: AskedAt): AskedAt {
   return { ...request, view: { ...view, script } };
 }
 
-function beginning({ view, offset, line }: AskedAt): Completion | undefined {
+function beginning({ view, offset, line }: CompletionRequest): Completion | undefined {
   const found = /^[ \t]*(\/?)([a-z]*)$/.exec(line);
   if (!found) return undefined;
   const [, slash = '', typed = ''] = found;
@@ -191,7 +191,7 @@ const isInside = ({ parsed }: ScriptView, offset: number): boolean =>
   parsed.partial.body.some(({ kind, at, end }) => kind !== 'text' && at < offset && offset < end);
 
 /** Completes the timings and filters of `guard` and `hook`. */
-function ruleHead({ view, offset, line }: AskedAt): Completion | undefined {
+function ruleHead({ view, offset, line }: CompletionRequest): Completion | undefined {
   const [, rule, head = ''] = /^[ \t]*\/?(guard|hook)[ \t]+([^=]*)$/.exec(line) ?? [];
   if (rule === undefined) return undefined;
   const [typed = ''] = /[\w:@.-]*$/.exec(head) ?? [];
@@ -204,7 +204,7 @@ function ruleHead({ view, offset, line }: AskedAt): Completion | undefined {
   const privileged = item(
     'word',
     'privileged',
-    'may remove labels and make exceptions to policies, cannot be switched off',
+    'may remove labels and make exceptions to policies; it cannot be switched off',
   );
   return { items: rule === 'guard' ? [...timings, privileged] : timings, at };
 }
@@ -220,7 +220,7 @@ function filters({ names }: ScriptView): Item[] {
 }
 
 /** Completes `import { … } from "./m.mld"` with the exports of that file. */
-function imported({ view, offset, line, modules }: AskedAt): Completion | undefined {
+function imported({ view, offset, line, modules }: CompletionRequest): Completion | undefined {
   const [, tools, typed] =
     /^[ \t]*\/?import[ \t]*(tools[ \t]*)?\{[^}]*?@?([\w-]*)$/.exec(line) ?? [];
   if (typed === undefined) return undefined;
@@ -244,7 +244,7 @@ function toolsOf(connector: string | undefined, { file }: Scripted, modules: Mod
   return tools && 'names' in tools ? tools.names.map((name) => item('function', name)) : [];
 }
 
-function named({ view, offset, line }: AskedAt): Completion | undefined {
+function named({ view, offset, line }: CompletionRequest): Completion | undefined {
   const [, typed] = TYPED_NAME.exec(line) ?? [];
   if (typed === undefined) return undefined;
   const { names, inputs, text, parsed } = view.script;
@@ -291,7 +291,7 @@ function unique(items: readonly Item[]): Item[] {
   return [...first.values()];
 }
 
-function member({ view, offset, line, modules }: AskedAt): Completion | undefined {
+function member({ view, offset, line, modules }: CompletionRequest): Completion | undefined {
   const [, name, steps = '', typed = ''] = MEMBER.exec(line) ?? [];
   if (name === undefined) {
     const [, after] = /[)\]>"'`]\.([\w-]*)$/.exec(line) ?? [];
@@ -368,7 +368,7 @@ function frontMatterKeys(text: string | undefined, fields: readonly string[]): s
 }
 
 /** Completes words inside of a statement: decisions, effects as stages, and block words. */
-function word({ view, offset, line }: AskedAt): Completion | undefined {
+function word({ view, offset, line }: CompletionRequest): Completion | undefined {
   const [, sign, typed] = /(=>|\|)[ \t]*([a-z]*)$/.exec(line) ?? [];
   if (typed === undefined) return undefined;
   const at = offset - typed.length;

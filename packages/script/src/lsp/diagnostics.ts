@@ -1,5 +1,5 @@
-// Findings for an open document: problems of its script, and of the item around it. They are the same as
-// those of `check`, with ranges.
+// Computes the findings for an open document: problems of its script, and of the item around it. They are the
+// same as the findings of `check`, with ranges.
 import type { Diagnostic } from '@kernmantle/core/base';
 import { checkItemText, type Library } from '@kernmantle/core/items';
 import { unboundIn } from '../execute-script.ts';
@@ -59,12 +59,12 @@ function nameFindings(
     ...script.inputs.map(({ name }) => name),
     ...(library ? inputsOfModule(file, library) : []),
   ];
-  return unboundIn(tree, modules.around(file, inputs)).map((found) => ({
-    range: document.spanOf(found.at, Math.max(found.end, found.at + 1)),
-    severity: SEVERITY[found.severity],
-    code: `script_${found.code}`,
+  return unboundIn(tree, modules.around(file, inputs)).map((finding) => ({
+    range: document.spanOf(finding.at, Math.max(finding.end, finding.at + 1)),
+    severity: SEVERITY[finding.severity],
+    code: `script_${finding.code}`,
     source: 'kernmantle',
-    message: messageText(found.message, found.hint),
+    message: messageText(finding.message, finding.hint),
   }));
 }
 
@@ -79,11 +79,11 @@ const itemFindings = ({ text, file }: View, document: Document, library?: Librar
       message: messageText(diagnostic.message, diagnostic.hint),
     }));
 
-/** Findings of items have only a start. Their range ends with the word there. */
+/** Returns the range of an item's finding. The finding has only a start, so the range ends with the word there. */
 function rangeOf({ line, column }: Diagnostic, document: Document): Span {
   const at = document.offsetAt({ line: line - 1, character: column - 1 });
   const word = /[\w./:@-]+|[^\s\w]/y;
   word.lastIndex = at;
-  const [found = ' '] = word.exec(document.text) ?? [];
-  return document.spanOf(at, at + found.length);
+  const [text = ' '] = word.exec(document.text) ?? [];
+  return document.spanOf(at, at + text.length);
 }

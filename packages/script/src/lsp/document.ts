@@ -1,4 +1,4 @@
-// The text of an open document, with conversions between offsets and positions. Lines and characters are
+// Stores the text of an open document and converts between offsets and positions. Lines and characters are
 // counted from 0, and characters in UTF-16 units.
 
 export type LspPosition = { readonly line: number; readonly character: number };

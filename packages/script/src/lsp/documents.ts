@@ -1,5 +1,5 @@
-// The documents that an editor has open, with their views. Their number and length are limited. A document
-// beyond the limits is dropped with a message.
+// Stores the documents that an editor has open, with their views. Their number and length are limited. A
+// document beyond the limits is dropped with a message.
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import type { Json, JsonObject } from '@kernmantle/core/base';
 import { changeDocument, createDocument, type Document } from './document.ts';
@@ -43,7 +43,7 @@ export function createOpenDocuments(notify: Notify) {
       return;
     }
     drop(uri);
-    const message = `${uri} gets no diagnostics: ${hasRoom ? 'it is too long' : 'too many are open'}`;
+    const message = `${uri} has no diagnostics: ${hasRoom ? 'it is too long' : 'too many are open'}`;
     notify('window/logMessage', { type: 2, message });
   }
 

@@ -48,7 +48,7 @@ function hoverInScript(view: Scripted, offset: number, modules: Modules): Hover 
   return text === '' ? undefined : { text, at, end };
 }
 
-/** Returns the description; empty if nothing is known. */
+/** Returns the description of a name; empty if there is none. */
 function describe(meaning: Meaning, token: NameToken, modules: Modules): string {
   const written = `@${[token.name, ...token.fields].join('.')}`;
   switch (meaning.kind) {
@@ -76,8 +76,8 @@ const labelled = (labels: readonly string[]): string =>
   labels.length === 0 ? '' : `, labels ${labels.map((label) => `\`${label}\``).join(' ')}`;
 
 const possibleLabelsLine = (home: Home, modules: Modules): string => {
-  const carried = possibleLabels(home, modules).filter((one) => !home.bound.labels.includes(one));
-  return carried.length === 0 ? '' : `may carry${labelled(carried).replace(', labels', '')}`;
+  const others = possibleLabels(home, modules).filter((one) => !home.bound.labels.includes(one));
+  return others.length === 0 ? '' : `may also have${labelled(others).replace(',', '')}`;
 };
 
 function aboutBound(meaning: Meaning & { kind: 'bound' }, modules: Modules): string {

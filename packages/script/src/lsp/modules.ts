@@ -15,7 +15,7 @@ import type { KnownTools } from '../syntax/unbound.ts';
 import { readScript, type ScriptView } from './view.ts';
 
 const MAX_FILE = 1024 * 1024;
-const MAX_KEPT = 200;
+const MAX_CACHED = 200;
 const MAX_HOPS = 8;
 
 export interface Module {
@@ -42,7 +42,7 @@ function stampOf(file: string): string | undefined {
   }
 }
 
-/** Creates the modules. `opened` returns the text of an open file. */
+/** Creates the reader of modules. `opened` returns the text of an open file. */
 export function createModules(userFolder: string, opened: (file: string) => string | undefined) {
   const cache = new Map<string, { stamp: string; module: Module }>();
 
@@ -56,7 +56,7 @@ export function createModules(userFolder: string, opened: (file: string) => stri
     const content = readRegularFile(file, { max: MAX_FILE, followsLinks: true });
     if ('problem' in content) return undefined;
     const module = moduleOf(file, content.bytes.toString('utf8'));
-    if (cache.size >= MAX_KEPT) cache.clear();
+    if (cache.size >= MAX_CACHED) cache.clear();
     cache.set(file, { stamp, module });
     return module;
   }
@@ -96,7 +96,7 @@ export function createModules(userFolder: string, opened: (file: string) => stri
     /** Returns the tools of a connector from their files; `undefined` if the folder cannot be read. */
     tools(connector: string, from: string): KnownTools | undefined {
       if (/[\s/\\:@]/.test(connector)) {
-        const message = `\`${connector}\` is no connector`;
+        const message = `\`${connector}\` is not a connector`;
         return { message, hint: 'connect it once with `km mcp add NAME …`' };
       }
       const project = findScriptProject(dirname(from), userFolder);

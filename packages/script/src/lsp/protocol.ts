@@ -1,5 +1,5 @@
-// The framing of protocol messages, and readers for their fields, which are untrusted data. The framing never
-// waits without limit and stores one message at most; other bytes are reported and skipped.
+// Frames protocol messages and reads their fields, which are untrusted data. The framing never waits without
+// limit and stores one message at most. Other bytes are reported and skipped.
 import { isObject, type Json } from '@kernmantle/core/base';
 import type { LspPosition, TextChange } from './document.ts';
 
@@ -7,7 +7,7 @@ const MAX_HEADER = 4096;
 const MAX_MESSAGE = 32 * 1024 * 1024;
 const BREAK = Buffer.from('\r\n\r\n');
 
-/** Creates the framing of a stream. `take` receives each message, `complain` why one was skipped. */
+/** Creates the framing of a stream. `take` receives each message, `complain` the reason if one was skipped. */
 export function createFraming(take: (text: string) => void, complain: (why: string) => void) {
   let pending: Buffer = Buffer.alloc(0);
   /** Parts of the current message. They are joined once, when it is complete. */

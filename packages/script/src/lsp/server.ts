@@ -1,5 +1,5 @@
-// The language server. It handles one message after the other, and sends diagnostics when no message is
-// waiting. It answers every request; only `exit` and the end of its input stop it.
+// Implements the language server. It handles one message after the other, and sends diagnostics when no
+// message is waiting. It answers every request. Only `exit` and the end of its input stop it.
 import { pathToFileURL } from 'node:url';
 import { isObject, type Json, type JsonObject, messageOf, parseJson } from '@kernmantle/core/base';
 import type { Library } from '@kernmantle/core/items';

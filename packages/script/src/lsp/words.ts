@@ -1,4 +1,4 @@
-// Texts about the names of the language, for hover and completion. They are data of the package:
+// Reads texts about the names of the language, for hover and completion. They are data of the package, in
 // `bundle/config/editor-words.yaml`.
 import { readFileSync } from 'node:fs';
 import { packagePath, parseYaml } from '@kernmantle/core/base';

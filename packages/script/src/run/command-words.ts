@@ -11,7 +11,7 @@ const splitWords = (text: string): string =>
 const insideQuotes = (text: string): string =>
   text.replaceAll(/\s/g, ' ').replaceAll(/["\\$`]/g, '\\$&');
 
-/** Returns the command with the values of its variables, for checks only. Only quoted ones stay one word. */
+/** Returns the command with the values of its variables, for checks only. Only a quoted value stays one word. */
 export function withVariables(line: string, variables: Readonly<Record<string, string>>): string {
   const valueOf = (name: string | undefined): string | undefined =>
     name !== undefined && Object.hasOwn(variables, name) ? variables[name] : undefined;
@@ -103,7 +103,7 @@ const VALUED =
   /^--(?:unset|chdir|signal|kill-after|arg-file|delimiter|eof|input|output|error|format|argv0)$/;
 const SPLIT = /^(?:-[A-RT-Za-z0-9]*S|--split-string(?:=|$))/;
 
-/** Returns the words of the command that `find` runs. More commands may follow. */
+/** Returns the words after `-exec` of `find`. They can contain further commands. */
 function commandOfFind(words: readonly string[]): string[] {
   const isFind = programOf(words[0] ?? '') === 'find';
   const at = words.findIndex(

@@ -99,7 +99,7 @@ interface Callee {
   readonly names: readonly string[];
 }
 
-/** True if a single object has all arguments by name. It is an ordinary argument of a one-object tool. */
+/** True if the only argument is an object with the arguments by name, unless the tool takes one object. */
 function isByName({ parameters, tool: { schema } }: Callee, values: readonly Value[]): boolean {
   const [only, ...others] = values;
   const isObjectAlone =
@@ -126,9 +126,9 @@ function argumentsOf(callee: Callee, values: readonly Value[], isStage: boolean)
     const list = parameters.length === 0 ? 'none' : parameters.join(', ');
     return raise(
       'invalid_input',
-      `\`@${name}\` takes fewer arguments than ${taken.length}: ${list}`,
+      `\`@${name}\` takes fewer arguments than ${taken.length}; its parameters are ${list}`,
       {
-        hint: 'all by name: one object as the only argument',
+        hint: 'to pass arguments by name, pass one object',
       },
     );
   }
@@ -170,7 +170,7 @@ function namedTools(tools: readonly ConnectorTool[]): ReadonlyMap<string, Value>
     const parameters = isObject(properties) ? Object.keys(properties) : [];
     return { tool, parameters, names: [...new Set([...own, ...own.map(camelCased)])] };
   });
-  const found = new Map<string, Value>();
+  const functions = new Map<string, Value>();
   const owners = Map.groupBy(
     callees.flatMap((callee) => callee.names.map((name) => ({ name, callee }))),
     ({ name }) => name,
@@ -178,16 +178,16 @@ function namedTools(tools: readonly ConnectorTool[]): ReadonlyMap<string, Value>
   for (const [name, claims] of owners) {
     const exact = claims.find(({ callee: { tool } }) => lastSegment(tool.id) === name);
     const chosen = exact ?? (claims.length === 1 ? claims[0] : undefined);
-    if (chosen) found.set(name, functionOf(chosen.callee, name));
+    if (chosen) functions.set(name, functionOf(chosen.callee, name));
   }
-  return found;
+  return functions;
 }
 
 export async function toolExports(source: Value, env: Environment): Promise<Exports> {
   const name = textOf(source).trim();
   const { world } = env.run;
   const listed = await world.connector?.(name, env.frame);
-  if (!listed) return raise('not_found', `there is no connector \`${name}\` here`);
+  if (!listed) return raise('not_found', `connector \`${name}\` cannot be used here`);
   const names = new Map(
     Array.from(namedTools(unwrap(listed)), ([key, tool]) => [
       key,

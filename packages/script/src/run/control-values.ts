@@ -36,8 +36,8 @@ export function refuseLeave(value: Value): Value {
   if (!leaving) return value;
   if (leaving.word === 'return') return leaving.value;
   const isRetry = leaving.word === 'retry';
-  return raise('invalid_input', `\`${leaving.word}\` has no meaning here`, {
-    hint: isRetry ? 'only a pipeline stage can ask for another attempt' : 'only a loop has rounds',
+  return raise('invalid_input', `\`${leaving.word}\` cannot be used here`, {
+    hint: isRetry ? 'use it in a pipeline stage' : 'use it in a loop',
   });
 }
 

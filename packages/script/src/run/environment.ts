@@ -1,6 +1,6 @@
-// Hot: runs for each step of a script, and a promise costs more than most steps.
-// Types that all parts of the compiler share. An `Environment` is the context of an evaluation. Its lexical
-// part is the scope and the file; its dynamic part is the flow frame, the chain of calls and the pipeline.
+// Hot: this file runs for each step of a script, and a promise costs more than most steps.
+// Defines the types that all parts of the compiler share. An `Environment` is the context of an evaluation.
+// Its lexical part is the scope and the file; its dynamic part is the frame, the chain of calls and the pipeline.
 // It is immutable, except for `path` and `run`.
 import { isAbsolute, join, resolve } from 'node:path';
 import { inTurn, type Json, type JsonObject, whenReady } from '@kernmantle/core/base';
@@ -31,7 +31,7 @@ export interface SourceUnit {
   readonly frontMatter: Value;
   /** True for an imported file: effects and commands at its top level do not run. */
   readonly isModule: boolean;
-  /** Marks of the file that it was imported from. All its values and operations get them. */
+  /** Marks of an imported file; empty for the script itself. All values and operations of the file get them. */
   readonly marks: Descriptor;
   readonly scope: VariableScope;
   /** Names set by `export { … }`. Absent names: everything is exported. */
@@ -67,12 +67,12 @@ export interface RunState {
   later(work: Promise<unknown>): void;
   /** Resolves when that work is done. The next statement, and every read or start of a process, waits for it. */
   written(): Promise<unknown> | undefined;
-  /** Called before every round of a loop: timers and signals run, and a cancelled script fails. */
+  /** Called before every round of a loop, so that timers and signals run. Fails if the script was cancelled. */
   yieldTurn(pauseMs?: number): Promise<void> | undefined;
   readonly import: ImportPort;
-  /** True if the file may declare privileged guards: the script that a person started, and modules of the project. */
+  /** True if the file may declare privileged guards: the script that a person started and the project's modules. */
   mayBePrivileged(unit: SourceUnit): boolean;
-  /** True if a person started the script outside of a thread: privileged guards may make exceptions. */
+  /** True if a person started the script outside of a thread. Then privileged guards may make exceptions. */
   readonly mayLift: boolean;
   /** The `allow` and `deny` patterns in force, for profiles. */
   readonly policies: Patterns[];
@@ -90,7 +90,7 @@ export async function asPath<T>({ world }: Pick<RunState, 'world'>, work: Promis
   }
 }
 
-/** Waits for other paths. The waiting path does not count meanwhile. */
+/** Waits for other paths. The waiting path does not count until they are done. */
 export async function joinPaths(
   { world }: Pick<RunState, 'world'>,
   works: readonly Promise<unknown>[],
@@ -112,7 +112,7 @@ export interface LiveOutput {
 
 /** The `allow` and `deny` lists of a script's policy. */
 export interface Patterns {
-  /** Patterns that are allowed. Absent: nothing is closed. */
+  /** Patterns that are allowed. Absent: everything is allowed that `deny` does not match. */
   readonly allow: readonly string[] | undefined;
   readonly deny: readonly string[];
   /** Patterns that `allow` may open although they are dangerous. */
@@ -244,7 +244,7 @@ interface HelperBody {
 
 interface Callable {
   readonly call: ScriptCall;
-  /** The `denied =>` arm of the function. */
+  /** The `denied =>` arm of the function. Absent: it has none. */
   readonly refused: Refused | undefined;
   readonly helper?: HelperBody | undefined;
 }
@@ -270,16 +270,16 @@ export function executableOf(value: Value): Executable | undefined {
 
 /** Evaluates values one after the other, in order. */
 export function evaluateAll<T>(values: readonly Eval<T>[], env: Environment): MaybePromise<T[]> {
-  const found: T[] = [];
+  const results: T[] = [];
   const done = inTurn(values, (evaluate) =>
     whenReady(evaluate(env), (value) => {
-      found.push(value);
+      results.push(value);
     }),
   );
-  return whenReady(done, () => found);
+  return whenReady(done, () => results);
 }
 
-/** Unknown names: an error (`value`) or undefined (`operand`; `condition` also for missing fields). */
+/** An unknown name is an error for `value`, and undefined for the others. `condition` also allows missing fields. */
 export type Reading = 'value' | 'operand' | 'condition';
 
 /** The parts of the compiler use each other only through this interface. */

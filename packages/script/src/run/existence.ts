@@ -60,9 +60,9 @@ async function isAt(env: Environment, written: Value, mayMatch: boolean): Promis
   await env.run.written();
   const { world } = env.run;
   const place = resolvePath(env, path);
-  const there = await world.exists(place, env.frame);
-  const answer = (isThere: boolean) => addMarks(computed(isThere, [written]), there.descriptor);
-  if (there.found) return answer(await mayRead(place, env));
+  const lookup = await world.exists(place, env.frame);
+  const answer = (isThere: boolean) => addMarks(computed(isThere, [written]), lookup.descriptor);
+  if (lookup.found) return answer(await mayRead(place, env));
   const matched = mayMatch && GLOB.test(path) ? await world.glob(place, env.frame) : undefined;
   if (!matched?.ok) return answer(false);
   const { found, descriptor } = matched.output;
@@ -92,7 +92,7 @@ function failing(node: Expression): (env: Environment, fault: ScriptFault) => Va
   };
 }
 
-/** A whole file is not read, so a folder or a file without valid JSON exists too. */
+/** Compiles the test of a file. It does not read a whole file, so a folder or an invalid JSON file exists too. */
 function fileQuestion(c: Compiler, node: NodeOf<'file'>): Eval {
   const path = c.text(node.path.parts);
   if (!node.sections && !node.definitions) return async (env) => isAt(env, await path(env), true);
@@ -128,8 +128,8 @@ export function compileExistence(c: Compiler, name: string, node: Expression): E
     } catch (error) {
       const answer = answerTo(env, failed(error));
       const { code, detail } = toFault(error).fault;
-      // A write with an unknown outcome gives the same answer as a missing file. The code in `@mx.errors`
-      // tells them apart.
+      // A write with an unknown outcome gives the same answer as a missing file. Only the code in `@mx.errors`
+      // differs.
       if (code === 'outcome_unknown')
         env.path.errors = {
           list: [{ code, message: detail.message }],

@@ -1,7 +1,7 @@
-// Helpers: functions of a script that code blocks call by name (`exe js = { up, clean }`). Their bodies are
-// compiled beside the block, so a call of a helper is not an operation; the block is. INVARIANT: a block
-// always counts as its helpers. Their captured values are inputs of the block, the block has their labels
-// and the labels of their files, and every guard that judges calls of a helper judges the block.
+// Implements helpers: functions of a script that code blocks call by name (`exe js = { up, clean }`). A block
+// is one operation together with its helpers, because their bodies are compiled beside it. INVARIANT: every
+// guard that judges calls of a helper always judges the block. The captured values of helpers are inputs of
+// the block, and the block has the labels of its helpers and of their files.
 import type { Input, MaybePromise, Value } from '@kernmantle/core/flow';
 import { raise } from '../fault.ts';
 import { HELPER_BODIES } from '../syntax/outline.ts';

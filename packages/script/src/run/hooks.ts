@@ -83,7 +83,7 @@ async function runHook(
   }
 }
 
-/** A list replaces inputs by position; another value replaces the first. Labels of the old values stay. */
+/** Replaces inputs by position with a list, or the first input with another value. Labels of old values stay. */
 function replaceInputs(
   inputs: readonly Argument[],
   replacement: Value | undefined,
@@ -171,7 +171,7 @@ export async function hookedRound(
   return leaving ? leave(leaving.word, now) : now;
 }
 
-/** Returns the hooks on these rounds. Absent if there are none, or inside of a hook or guard. */
+/** Returns the hooks on these rounds; `undefined` if there are none, and inside of a hook or guard. */
 export function roundHooks(
   { run, frame, unit }: Environment,
   kind: RoundKind,

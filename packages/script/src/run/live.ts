@@ -26,7 +26,7 @@ export async function streaming<T extends { readonly descriptor: Descriptor }>(
   if (!env.process?.isStream) return unwrap(await work(undefined));
   // INVARIANT: output that a guard can still withhold is never printed in pieces.
   if (env.frame.emit) {
-    return raise('invalid_input', 'this cannot stream while a guard judges its result');
+    return raise('invalid_input', 'this operation cannot stream while a guard judges its result');
   }
   const live = env.run.live(lineOf(env.unit, at));
   const outcome = await work((text) => live.push(text));
@@ -36,7 +36,7 @@ export async function streaming<T extends { readonly descriptor: Descriptor }>(
   return unwrap(outcome);
 }
 
-/** True if the text was already printed in pieces. Only the first question returns true. */
+/** True if the text was already printed in pieces. Only the first call returns true. */
 export function wasPrinted(printing: Printing | undefined, text: string): boolean {
   const printed = printing?.streamed;
   if (printing === undefined || printed === undefined) return false;
@@ -44,7 +44,7 @@ export function wasPrinted(printing: Printing | undefined, text: string): boolea
   return printed === text.trimEnd() || isSameData(printed, text);
 }
 
-/** A function returns data, which has its own layout when printed. */
+/** True if both texts are the same JSON. A function returns data, so its result is printed in another layout. */
 function isSameData(printed: string, text: string): boolean {
   const [one, two] = [parseJson(printed), parseJson(text)];
   return one.ok && two.ok && isDeepStrictEqual(one.output, two.output);

@@ -1,4 +1,4 @@
-// Hot: runs for each step of a script, and a promise costs more than most steps.
+// Hot: this file runs for each step of a script, and a promise costs more than most steps.
 // Finds the value of a name: in the scopes first, then among the names of the language.
 import { isObject, nearest, whenReady } from '@kernmantle/core/base';
 import {
@@ -87,7 +87,7 @@ export const isJudged = ({ frame }: Environment): boolean => frame.facts.guard !
 
 export const refuseGuard = (): never =>
   raise('not_found', '`@mx.guard` exists only in guards and denied arms', {
-    hint: 'in conditions, and as `@mx.guard.reason?`, it is undefined elsewhere',
+    hint: 'write `@mx.guard.reason?`, which is undefined elsewhere',
   });
 
 /** Fails on an unknown member in a guard, because the condition would never hold. */
@@ -106,12 +106,12 @@ export function contextValue(
   name: string,
   inner: string | undefined,
   isNeeded: boolean,
-  isAsked: boolean,
+  isTested: boolean,
 ): Value {
   if (name === 'guard' && !isJudged(env)) return isNeeded ? refuseGuard() : absent();
   const found = contextMember(env.frame, name, inner);
   if (found === undefined)
-    return env.frame.isJudging && !isAsked ? refuseMember(name, inner) : makeValue(null);
+    return env.frame.isJudging && !isTested ? refuseMember(name, inner) : makeValue(null);
   return makeValue(plainCopy(found), { descriptor: marksOfContext(env, name) });
 }
 
@@ -171,7 +171,7 @@ function builtIn(
   return new Executable(signature, { call, refused: undefined });
 }
 
-/** Returns a transformer as a function. It is not an operation: marks pass through, and guards do not see it. */
+/** Returns a transformer as a function. It is not an operation: marks pass through, and guards do not judge it. */
 function transformerOf(transformer: Transformer): Executable {
   const variants = [...transformer.variants];
   const members = new Map(variants.map(([name, variant]) => [name, transformerOf(variant)]));
@@ -204,12 +204,12 @@ const callTool: ScriptCall = async (values, { env, at }) => {
   const [id, parameters] = values;
   if (!id)
     return raise('invalid_input', '`@tool` needs the id of a tool', {
-      hint: '@tool("fs/read_file", { path: @p })',
+      hint: 'write `@tool("fs/read_file", { path: @p })`',
     });
   const tool = textOf(await id(env));
   const input = await parameters?.(env);
   if (input && !isObject(input.data))
-    return raise('invalid_input', 'the parameters of `@tool` are an object');
+    return raise('invalid_input', 'the parameters of `@tool` must be an object');
   return await performTool(tool, input ? entriesOf(input) : [], { env, at });
 };
 

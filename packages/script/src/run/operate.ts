@@ -1,4 +1,4 @@
-// Hot: runs for each step of a script, and a promise costs more than most steps.
+// Hot: this file runs for each step of a script, and a promise costs more than most steps.
 // Connects the language with `perform` of core. Thrown faults become outcomes inside of an operation and
 // are thrown again outside of it, with their location.
 import { catchToOutcome, type Outcome, ok, whenReady } from '@kernmantle/core/base';
@@ -81,7 +81,7 @@ const LOAD: Operation = {
   tier: TIERS.read,
 };
 
-/** Performs the operation `file` for guards and policies. `isOwn`: a part of the script in its own file. */
+/** Performs the operation `file` for guards and policies. `isOwn` is true for the script's own templates. */
 export async function judgeReading(path: string, env: Environment, isOwn = false): Promise<void> {
   const { guards, policy, held, influence } = env.frame;
   const isJudged = guards.locked.list.length > 0 || policy.mayObject(LOAD, held, [], influence);

@@ -17,7 +17,7 @@ export function patternProblem(pattern: string): string | undefined {
   if (!KINDS.has(kind))
     return `begins with \`${kind}\`, which is not a kind (${[...KINDS].join(', ')})`;
   return kind === 'fs' && !/^fs:(r|w|rw)(:|$)/.test(pattern)
-    ? 'must say `fs:r:…` or `fs:w:…`'
+    ? 'must begin with `fs:r`, `fs:w` or `fs:rw`'
     : undefined;
 }
 
@@ -80,15 +80,15 @@ const aliasOf = (pattern: string): string =>
   pattern.replace(/^bash\b/, 'sh').replace(/^python\b/, 'py');
 
 /** Matches one word of a pattern, or `a|b`. A `*` at the end matches any rest. */
-const isWord = (wanted: string, word: string | undefined): boolean =>
+const isWord = (expected: string, word: string | undefined): boolean =>
   word !== undefined &&
-  wanted
+  expected
     .split('|')
     .some((one) => one === word || (one.endsWith('*') && word.startsWith(one.slice(0, -1))));
 
 /** `-[fs]T*` matches `-T…`, also after any of these letters, which are flags without a value. */
-const isGrouped = (wanted: string, word: string): boolean =>
-  wanted.split('|').some((one) => {
+const isGrouped = (expected: string, word: string): boolean =>
+  expected.split('|').some((one) => {
     const [, letters = '', flag = ''] = /^-\[(\w+)\](\w)\*$/.exec(one) ?? [];
     const at = word.indexOf(flag);
     return (
@@ -103,10 +103,10 @@ const isGrouped = (wanted: string, word: string): boolean =>
   });
 
 /** `-f` matches `-rf`; `--force` matches `--force=…` and abbreviations, as programs accept them. */
-function isFlag(wanted: string, word: string): boolean {
-  if (isWord(wanted, word) || isGrouped(wanted, word)) return true;
+function isFlag(expected: string, word: string): boolean {
+  if (isWord(expected, word) || isGrouped(expected, word)) return true;
   const [name = ''] = word.split('=', 1);
-  return wanted
+  return expected
     .split('|')
     .some((one) =>
       /^-\w$/.test(one)
@@ -117,12 +117,12 @@ function isFlag(wanted: string, word: string): boolean {
 
 /** Splits a pattern into the words before the first `*` and the words after it. */
 function split(pattern: string): { head: string[]; tail: string[]; isOpen: boolean } {
-  const wanted = parts(aliasOf(pattern));
-  const at = wanted.indexOf('*');
-  if (at < 0) return { head: wanted, tail: [], isOpen: false };
+  const words = parts(aliasOf(pattern));
+  const at = words.indexOf('*');
+  if (at < 0) return { head: words, tail: [], isOpen: false };
   return {
-    head: wanted.slice(0, at),
-    tail: wanted.slice(at).filter((word) => word !== '*'),
+    head: words.slice(0, at),
+    tail: words.slice(at).filter((word) => word !== '*'),
     isOpen: true,
   };
 }
@@ -151,14 +151,14 @@ function allowMatches(pattern: string, need: string): boolean {
 const atHome = (glob: string, { home }: Patterns['world']): string =>
   home === undefined ? glob : glob.replace(/^~(?=\/|$)/, home);
 
-/** A deny pattern for a folder also matches everything in it. */
+/** Returns the glob of a deny pattern. For a folder it also matches everything in the folder. */
 const whole = (glob: string): string => glob.replace(/((?:^|\/)[^/*?]+)\/*$/, '$1/**');
 
-/** Relative globs start at the project, `~` at the home folder. A deny glob matches other paths too. */
+/** True if a file pattern matches. Relative globs start at the project, but a deny glob matches in any folder. */
 function coversFile(pattern: string, need: string, { world }: Patterns, isDeny: boolean): boolean {
   const [, mode = '', ...globs] = parts(pattern);
-  const [, wanted = '', ...path] = parts(need);
-  if (!need.startsWith('fs:') || !mode.includes(wanted)) return false;
+  const [, access = '', ...path] = parts(need);
+  if (!need.startsWith('fs:') || !mode.includes(access)) return false;
   const written = globs.join(':').replace(/^\.\//, '');
   const expanded = atHome(written, world);
   const glob = isDeny ? whole(expanded) : expanded;
@@ -180,7 +180,7 @@ const allows = (pattern: string, need: string, patterns: Patterns): boolean =>
     ? coversFile(pattern, need, patterns, false)
     : allowMatches(pattern, need);
 
-/** An `allow` list closes `cmd`, `fs` and every other kind that it mentions. */
+/** True if an `allow` list closes the kind of a need: `cmd`, `fs` or another kind that the list mentions. */
 function isClosed(patterns: readonly string[], need: string): boolean {
   const [kind] = parts(need);
   const isKnown = kind === 'cmd' || kind === 'fs';
@@ -202,7 +202,7 @@ function hiddenNeeds(op: Operation): string[] {
     .map((words) => ['cmd', ...words].join(':'));
 }
 
-/** Letter case is ignored for files, because some disks ignore it. */
+/** True if a pattern matches a need. Letter case is ignored for files, because some disks ignore it. */
 const isDangerous = (pattern: string, need: string, patterns: Patterns): boolean =>
   denies(pattern, need, patterns) ||
   (need.startsWith('fs:') && denies(pattern.toLowerCase(), need.toLowerCase(), patterns));
@@ -210,9 +210,9 @@ const isDangerous = (pattern: string, need: string, patterns: Patterns): boolean
 function danger(patterns: Patterns, needs: readonly string[]): string | undefined {
   const dangerPatterns = patterns.world.dangers?.() ?? [];
   for (const need of needs) {
-    const found = dangerPatterns.find((pattern) => isDangerous(pattern, need, patterns));
-    if (!found || patterns.danger.some((pattern) => allows(pattern, need, patterns))) continue;
-    return `\`${need}\` is dangerous (\`${found}\`), and \`allow\` opens it only with a \`danger\` pattern that covers it`;
+    const match = dangerPatterns.find((pattern) => isDangerous(pattern, need, patterns));
+    if (!match || patterns.danger.some((pattern) => allows(pattern, need, patterns))) continue;
+    return `\`${need}\` is dangerous (\`${match}\`); add a pattern for it to \`danger\` in the policy`;
   }
   return undefined;
 }
@@ -227,7 +227,7 @@ function refusalOfNeed(
   if (against) return `\`${need}\` is denied by \`${against}\``;
   if (!allow) return undefined;
   if (isClosed(allow, need) && !allow.some((pattern) => allows(pattern, need, patterns)))
-    return `\`${need}\` is not among what the policy allows`;
+    return `\`${need}\` is not allowed by the policy`;
   return danger(patterns, names);
 }
 
@@ -237,15 +237,15 @@ export function refusal(
   needs: readonly string[],
   hidden: readonly string[] = [],
 ): string | undefined {
-  // Patterns `op:…` are not checked here; guards of their own check them.
+  // Separate guards check the patterns `op:…`.
   for (const need of needs) {
-    const found = refusalOfNeed(patterns, need, realNeed(need, patterns));
-    if (found) return found;
+    const reason = refusalOfNeed(patterns, need, realNeed(need, patterns));
+    if (reason) return reason;
   }
   return patterns.allow && danger(patterns, hidden);
 }
 
-/** Returns the part of an absolute glob below a folder. */
+/** Returns the parts of an absolute glob that match below a folder. */
 function below(glob: readonly string[], folder: readonly string[]): string[] {
   const [first, ...rest] = glob;
   const [name, ...deeper] = folder;
@@ -280,9 +280,9 @@ export function closedFiles(patterns: Patterns): ClosedFiles {
   };
 }
 
-const textsIn = (inputs: readonly Argument[], wanted: Argument['role']): string[] =>
+const textsIn = (inputs: readonly Argument[], expected: Argument['role']): string[] =>
   inputs.flatMap(({ role, value }) => {
-    if (role !== wanted || value.data === null) return [];
+    if (role !== expected || value.data === null) return [];
     return Array.isArray(value.data) ? value.data.map(plainText) : [value.text];
   });
 
@@ -300,7 +300,7 @@ function unknownProgram({ danger: open }: Patterns, op: Operation): string | und
   const text = op.type === 'run' && op.subtype === 'cmd' ? textsRun(op)?.at(-1) : undefined;
   const need = text && needsOfText(text).find((one) => UNREAD.test(one));
   if (!need || open.some((pattern) => allowMatches(pattern, need))) return undefined;
-  return `the program of \`${need}\` is not known before it runs, and \`allow\` opens it only with a \`danger\` pattern that covers it; write its name`;
+  return `the program of \`${need}\` is computed when it runs; write its name, or add a pattern for it to \`danger\``;
 }
 
 /** Returns the reason why a policy refuses an operation; `undefined` if it allows it. */

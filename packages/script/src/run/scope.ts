@@ -1,4 +1,4 @@
-// Names with their values. A scope is a map with a parent. Only `+=` and a repeated `let` change an entry.
+// Stores names with their values. A scope is a map with a parent. Only `+=` and a repeated `let` change an entry.
 import type { Value } from '@kernmantle/core/flow';
 import { raise } from '../fault.ts';
 
@@ -13,7 +13,7 @@ interface BoundName {
   readonly place: string;
 }
 
-/** `file` has the names of a file. `arm` is the block of a `when` arm, in which `let` may shadow. */
+/** Kind of a scope. `file` has the names of a file. `arm` is the block of a `when` arm, where `let` may hide names. */
 export type ScopeKind = 'file' | 'function' | 'block' | 'arm' | 'branch';
 
 export class VariableScope {
@@ -48,20 +48,20 @@ export class VariableScope {
     if (taken) {
       raise('invalid_input', `\`@${name}\` is already defined at ${taken.place}`, {
         name,
-        hint: 'names are bound once; use another name, or `+=` to add to it',
+        hint: 'use another name, or `+=` to add to it',
       });
     }
     this.bind(name, kind, value, place);
   }
 
-  /** Binds a name of `let`. Outside of its own block, `invalid_input` if the file has the name already. */
+  /** Binds a name of `let`. Except in an arm, it fails with `invalid_input` if it hides a variable or function. */
   let(name: string, value: Value, place: string): void {
     const isOwn = this.kind === 'arm' || this.#cells.has(name);
     const outer = isOwn ? undefined : this.parent?.find(name);
     if (outer && outer.kind !== 'import' && outer.kind !== 'ambient' && outer.kind !== 'loop') {
       raise('invalid_input', `\`let @${name}\` would hide the \`@${name}\` of ${outer.place}`, {
         name,
-        hint: 'choose another name',
+        hint: 'use another name',
       });
     }
     this.bind(name, 'let', value, place);

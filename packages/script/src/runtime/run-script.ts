@@ -1,4 +1,4 @@
-// Runs a script for a program: a text or file in, outputs and printed text out.
+// Runs a script for a program. A request has a text or a file. The result has the outputs and the printed text.
 import { resolve } from 'node:path';
 import {
   fail,
@@ -16,9 +16,9 @@ import { readScript, runMarked, type ScriptSource, shownFile } from './script-po
 import { openScripts } from './script-setup.ts';
 
 export interface ScriptRun {
-  /** Path from the project. `.mld` is strict; other files are markdown with statements. */
+  /** Path relative to the project. A `.mld` file is strict. Other files are markdown with statements. */
   file?: string;
-  /** Text instead of a file. It is strict unless `mode` says otherwise. */
+  /** Text instead of a file. It is strict unless `mode` is `markdown`. */
   text?: string;
   mode?: 'strict' | 'markdown';
   /** Variables with these names, which are also the fields of `@input`. */
@@ -63,12 +63,12 @@ const valuesOf = (inputs: JsonObject): ReadonlyMap<string, Value> =>
   new Map(
     Object.entries(inputs).map(([name, data]) => [
       name,
-      // A copy, because data that becomes a value is frozen.
+      // The data is copied, because a value freezes its data.
       makeValue(structuredClone(data), { descriptor: FROM_USER }),
     ]),
   );
 
-/** Runs a script under the policy for scripts. Never throws; every failure is returned. */
+/** Runs a script under the policy for scripts. It never throws: every failure is returned. */
 export async function runScriptIn(
   place: ScriptHost,
   request: ScriptRun,

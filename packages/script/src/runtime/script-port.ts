@@ -41,7 +41,7 @@ const textIn = (data: Json, name: string): string => {
   return typeof value === 'string' ? value : '';
 };
 
-/** Reads the recorded result of a process. A hook may have replaced it; then the output is empty. */
+/** Reads the recorded result of a process. If a hook has replaced the result, the output is empty. */
 const processOf = (data: Json): ProcessResult => ({
   descriptor: recordedMarks(data),
   stdout: textIn(data, 'stdout'),
@@ -146,12 +146,12 @@ function throughThread(world: ScriptWorld, actions: ScriptActions): ScriptWorld 
     about: ScriptAct,
     work: () => MaybePromise<Outcome<T>>,
     pack: (output: T) => Json,
-    read: (noted: Json) => T,
+    read: (data: Json) => T,
   ): Promise<Outcome<T>> =>
     mapped(
       await actions.act(about, async () => {
-        const done = mapped(await work(), pack);
-        return done.ok ? done : withoutPlaces(done, [[world.root, '']]);
+        const outcome = mapped(await work(), pack);
+        return outcome.ok ? outcome : withoutPlaces(outcome, [[world.root, '']]);
       }),
       read,
     );
@@ -195,13 +195,13 @@ function throughThread(world: ScriptWorld, actions: ScriptActions): ScriptWorld 
         ),
     }),
     paths: (change) => actions.paths(change),
-    tool: (...given) => actions.tool(...given),
-    help: (...given) => actions.help(...given),
-    model: (...given) => actions.model(...given),
+    tool: (...call) => actions.tool(...call),
+    help: (...call) => actions.help(...call),
+    model: (...call) => actions.model(...call),
     refusesWrite: (path) => refusesWriteIn(root, actions, path),
     writeFile(request, frame) {
       const { path, text, append } = request;
-      // A whole file may be written twice, but an append may not be repeated.
+      // Writing a whole file twice has the same result as once, but an append must not be repeated.
       const about: ScriptAct = {
         name: append ? 'append' : 'write',
         effect: append ? 'write' : 'idempotent',
@@ -216,8 +216,8 @@ function throughThread(world: ScriptWorld, actions: ScriptActions): ScriptWorld 
     },
     process(request, frame) {
       const { kind, ...settings } = request;
-      const noted = plainJson({ ...settings, folder: shortPath(settings.folder) });
-      const about = { name: kind, arguments: { ...(noted as object) } };
+      const details = plainJson({ ...settings, folder: shortPath(settings.folder) });
+      const about = { name: kind, arguments: { ...(details as object) } };
       const run = () => world.process(request, frame);
       return act({ ...about, effect: 'write' }, run, withMarks, processOf);
     },
@@ -248,7 +248,7 @@ function refusingWorld(world: ScriptWorld): { world: ScriptWorld; asked: () => b
   let isAsked = false;
   const refuse = (): Outcome<never> => {
     isAsked = true;
-    return fail('permission_denied', 'this script can only compute');
+    return fail('permission_denied', 'this script cannot use files, processes, tools or models');
   };
   const later = async (): Promise<Outcome<never>> => refuse();
   return {
@@ -282,7 +282,7 @@ export async function runMarked(
 ): Promise<ScriptAnswer> {
   const { runScript, diagnosticOf } = await import('../execute-script.ts');
   const printed: Descriptor[] = [];
-  const done = await runScript(text, {
+  const result = await runScript(text, {
     ...options,
     onEffect(effect) {
       const { kind, labels, taint } = effect;
@@ -290,10 +290,10 @@ export async function runMarked(
       options.onEffect?.(effect);
     },
   });
-  const { fault, outputs } = done;
+  const { fault, outputs } = result;
   const { name } = options;
   return {
-    text: done.text,
+    text: result.text,
     marks: mergeAll([...(outputs ? [outputs.meta.descriptor] : []), ...printed]),
     ...(outputs && { outputs }),
     ...(fault && {

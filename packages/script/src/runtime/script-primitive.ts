@@ -1,5 +1,5 @@
-// The primitive `script`: a tool that is a script. The text is in the config (`script`) or in a file beside
-// the YAML (`module`). It runs with those rights of its caller that the tool requires.
+// Implements the primitive `script`, for tools that are scripts. The text is in the config (`script`) or in a
+// file beside the YAML (`module`). It runs with those rights of its caller that the tool requires.
 import {
   fail,
   isObject,
@@ -29,7 +29,7 @@ function sourceOf({ tool, config, projectRoot }: PrimitiveCall): Outcome<ScriptS
   if (typeof module !== 'string') {
     return fail('config_invalid', `tool \`${tool.id}\` has no script`, {
       config_path: 'config.script',
-      hint: 'write its text under `config.script`, or name a file beside it in `config.module`',
+      hint: 'set `config.script` to its text, or `config.module` to a file beside the tool',
     });
   }
   const file = resolveModule(tool, module, projectRoot);
@@ -61,7 +61,7 @@ function modelOf(open: OpenProject, thread: string | undefined): Pick<ScriptUse,
   return {
     async model(question, frame) {
       const running = open.live?.get(thread);
-      if (!running) return fail('model_unavailable', `thread \`${thread}\` does not run here`);
+      if (!running) return fail('model_unavailable', `thread \`${thread}\` is not running here`);
       const { askModel } = await import('@kernmantle/core/harness');
       const prompt = addMarks(question.prompt, frame.influence);
       return await askModel(running.thread, { prompt, tier: question.tier }, async () => ({
@@ -118,7 +118,7 @@ async function runTool(
   const { text, file, mode } = source.output;
   const signal = AbortSignal.any([call.signal, AbortSignal.timeout(call.timeoutMs)]);
   const stage = await openScripts(rooms, useOf(open, call, signal));
-  const done = await runMarked(text, {
+  const answer = await runMarked(text, {
     ...stage,
     file: `${open.project}/${file}`,
     name: file,
@@ -126,8 +126,8 @@ async function runTool(
     mode,
     inputs: inputsOf(call),
   });
-  if (done.fault) return { ok: false, error: done.fault };
-  return ok({ output: outputOf(done.outputs?.data, done.text), marks: done.marks });
+  if (answer.fault) return { ok: false, error: answer.fault };
+  return ok({ output: outputOf(answer.outputs?.data, answer.text), marks: answer.marks });
 }
 
 export function createScriptPrimitive(rooms: () => RuntimeContext): Primitive {
@@ -136,7 +136,7 @@ export function createScriptPrimitive(rooms: () => RuntimeContext): Primitive {
     name: 'script',
     async run(call) {
       if (atWork >= MAX_AT_WORK) {
-        return fail('quota_exceeded', `more than ${MAX_AT_WORK} script tools run at the same time`);
+        return fail('quota_exceeded', `at most ${MAX_AT_WORK} script tools can run at once`);
       }
       atWork += 1;
       try {

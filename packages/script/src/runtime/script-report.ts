@@ -91,7 +91,7 @@ export async function explainScript(
   });
   const { fault } = end;
   if (fault && line === undefined) {
-    // Loaded here, because it also reads journals and would load the whole harness for every script.
+    // The reports are loaded here, because they also load the whole harness, which few scripts need.
     const { ofScriptFault } = await import('@kernmantle/core/reports');
     return { ...end, explained: ok(ofScriptFault(fault, trail.ofFault(fault))) };
   }
@@ -102,6 +102,6 @@ export async function explainScript(
     return { ...end, explained: ok({ subject, refusal: null, ...trail.ofMarks(value) }) };
   }
   if (fault) return { ...end, explained: { ok: false, error: fault } };
-  const where = line === undefined ? 'the script made nothing' : `nothing was made at line ${line}`;
-  return { ...end, explained: fail('not_found', `${where}, so there is nothing to explain`) };
+  const where = line === undefined ? 'the script has no value' : `line ${line} has no value`;
+  return { ...end, explained: fail('not_found', `${where} that can be explained`) };
 }

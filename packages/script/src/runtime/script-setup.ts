@@ -59,11 +59,11 @@ export interface ScriptUse {
   signal?: AbortSignal;
   /** Returns the token of the caller. It is called before every operation. Absent: the operator's policy applies. */
   auth?: () => Pick<Caller, '__auth' | '__thread_id' | '__directive_id'>;
-  /** Surface of the call; absent: `script`. */
+  /** Surface of the call. Absent: `script`. */
   surface?: string;
   /** Capability names that further restrict the rights of the caller. */
   only?: readonly string[];
-  /** Idempotency key of the script's call. The keys of its own calls are derived from it. */
+  /** Idempotency key of the script's call. Its own calls get keys derived from it. Absent: they get random keys. */
   key?: string;
   /** Called before every operation. A failure stops the script. */
   gate?: () => Outcome<null>;
@@ -73,7 +73,7 @@ export interface ScriptUse {
   trail?: NonNullable<Ports['trail']>;
   /** Guards of the calling thread. A script cannot switch them off. */
   guards?: GuardSet;
-  /** Answers the approval requests of guards. Absent: they wait in the queue. */
+  /** Answers the approval requests of guards. Absent: the requests wait in the queue. */
   ask?: NonNullable<Ports['ask']>;
   /** Asks a person at the terminal, besides the queue. */
   person?: AskPerson;
@@ -138,11 +138,11 @@ function modelFor(rooms: RuntimeContext, use: ScriptUse) {
     const llm = await import('@kernmantle/core/llm');
     const models = llm.withStandIn(llm.withEndpoints(library.config('models')), open.own.standIn);
     const isTier = getOwn(getOwn(models, 'tiers'), tier) !== undefined;
-    const found = llm.resolveModel(models, isTier ? { tier } : { model_id: tier });
-    if (!found.ok) return found;
-    const allowed = open.policies.current().policy.allowsModel(found.output.model);
+    const resolved = llm.resolveModel(models, isTier ? { tier } : { model_id: tier });
+    if (!resolved.ok) return resolved;
+    const allowed = open.policies.current().policy.allowsModel(resolved.output.model);
     if (!allowed.ok) return allowed;
-    const { key_variable, provider, max_output = MAX_ANSWER } = found.output;
+    const { key_variable, provider, max_output = MAX_ANSWER } = resolved.output;
     if (key_variable !== undefined && !open.env[key_variable]) {
       return fail(
         'model_unavailable',
@@ -151,7 +151,7 @@ function modelFor(rooms: RuntimeContext, use: ScriptUse) {
     }
     const { name = '', signal } = use;
     const ask = await openModel(rooms);
-    const line = await ask(found.output, { surface: SURFACE, name, frame });
+    const line = await ask(resolved.output, { surface: SURFACE, name, frame });
     if (!line.ok) return line;
     const answer = await line.output.ask(
       {
@@ -213,7 +213,7 @@ export async function openScripts(rooms: RuntimeContext, use: ScriptUse): Promis
     const stored = written.ok ? audit.kept?.() : undefined;
     return stored ? stored.then(throwIfNotRecorded) : throwIfNotRecorded(written);
   };
-  /** Statements without an effect outside leave no audit row. Refusals and exceptions to policies always do. */
+  /** Writes an audit row for a refusal or an exception to policies. Other statements leave no row here. */
   const record = (entry: RecordEntry): MaybePromise<void> => {
     const { outcome } = entry;
     const isRefused = !outcome.ok && outcome.error.code === 'permission_denied';

@@ -39,8 +39,8 @@ export function parseAction(r: Reader, mayVar = false): ActionExpression {
       const verdict = parseVerdict(r, word);
       if (verdict !== undefined) return verdict;
     }
-    const acted = word === undefined ? parseAugment(r) : parseActing(r, word, mayVar);
-    return acted ?? r.within({ blocks: 'action' }, () => parseValue(r));
+    const statement = word === undefined ? parseAugment(r) : parseActing(r, word, mayVar);
+    return statement ?? r.within({ blocks: 'action' }, () => parseValue(r));
   });
 }
 
@@ -268,12 +268,12 @@ function parseLine(r: Reader): ActionExpression {
     if (isText && line.kind !== 'pipeline' && line.kind !== 'with')
       r.fail('expected a statement, found only a text', {
         at,
-        hint: 'show it, or pipe it: `"…" | show`',
+        hint: 'write `show "…"`, or pipe it: `"…" | show`',
       });
     return line;
   }
-  const acted = parseActing(r, word, false);
-  if (acted !== undefined) return acted;
+  const statement = parseActing(r, word, false);
+  if (statement !== undefined) return statement;
   refuseLater(r, word);
   if (word === 'run' || isFlowWord(word)) return asLine(parseValue(r));
   const end = at + word.length;

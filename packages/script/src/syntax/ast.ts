@@ -1,6 +1,6 @@
-// Types of the syntax tree. Statements act and expressions give a value. An action (an arm, the body of a
-// loop, a line of a block) may be either. Each node has offsets into the text of the file; `createLines`
-// turns them into lines and columns.
+// Defines the types of the syntax tree. Statements act and expressions give a value. An action (an arm, the
+// body of a loop, a line of a block) may be either. Each node has offsets into the text of the file.
+// `createLines` converts them into lines and columns.
 
 export interface Range {
   readonly at: number;
@@ -51,7 +51,7 @@ interface Statements {
   /** One of `show`, `log`, `output` and `append`, as a statement, an arm, an action or an inline stage. */
   effect: {
     effect: 'show' | 'log' | 'output' | 'append';
-    /** Absent: `output to "f"` writes the document so far, and an inline stage passes its input. */
+    /** Absent: `output to "f"` writes the text printed so far, and an inline stage passes its input. */
     value: Expression | undefined;
     target: Target | undefined;
     format: 'json' | 'yaml' | 'text' | undefined;
@@ -151,7 +151,7 @@ interface Expressions {
     isWildcard?: true;
   };
   template: { style: TextStyle; parts: readonly TemplatePart[] };
-  /** A pattern `/body/flags`: only the first argument of `match`, `replace`, `replaceAll` and `split`. */
+  /** A pattern `/body/flags`, legal only as the first argument of `match`, `replace`, `replaceAll` and `split`. */
   pattern: { body: string; flags: string };
   array: { items: readonly ArrayItem[] };
   object: { entries: readonly ObjectEntry[] };
@@ -376,7 +376,7 @@ export interface Sections {
 }
 
 export type Condition =
-  /** In a match list: equal to the subject. */
+  /** A value in a match list, which must equal the subject. */
   | { readonly kind: 'test'; readonly value: Expression }
   /** A comparison in a match list, such as `>= 0.7`. */
   | {
@@ -460,7 +460,7 @@ const NO_RESULT = new Set(['effect', 'leave', 'return', 'bail', 'let', 'var', 'e
 export const givesValue = ({ kind }: ActionExpression): boolean =>
   kind !== 'block' && !NO_RESULT.has(kind);
 
-/** True if the node can end the code around it. `armsReturn`: the value of a `when` arm ends it too. */
+/** True if the node can end the code around it. With `armsReturn` the value of a `when` arm ends it too. */
 export function mayLeave(node: ActionExpression, armsReturn: boolean): boolean {
   let found = false;
   visit(node, (inner) => {

@@ -1,6 +1,6 @@
-// Parses commands and code. A command is parsed part by part, because an inserted value must know the
-// quotes around it, and because operators that start a second command are legal only in `sh { }`. Code is
-// not changed.
+// Parses commands and code. A command is parsed part by part, because the quotes around an inserted value
+// decide how it is written, and because operators that start a second command are legal only in `sh { }`.
+// Code is not changed.
 import type { Language, NodeOf, TemplatePart, Using } from './ast.ts';
 import type { Reader } from './cursor.ts';
 import { takeRaw } from './raw-body.ts';
@@ -126,8 +126,8 @@ function finishCommand(
 
 type OpenQuote = '' | '"' | "'";
 
-// INVARIANT: every inserted value always knows the quotes around it, also inside of a fragment. A text that
-// is inserted under a condition never contains an operator and never ends the quotes around it.
+// INVARIANT: the part of an inserted value always has the quotes around it, also inside of a fragment. A text
+// that is inserted under a condition never contains an operator and never ends the quotes around it.
 function readFragment(r: Reader, quote: '' | '"'): TemplatePart[] {
   const parts = createParts();
   readText(r, { isString: false, isLiteral: false, stop: '`', quote }, parts, () =>

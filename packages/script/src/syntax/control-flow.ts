@@ -32,7 +32,7 @@ import {
 type When = NodeOf<'when'>;
 type WhenItem = When['items'][number];
 
-/** Parses a form. The reader is at its word. `mayVar`: its action can bind at file level. */
+/** Parses a form. The reader is at its word. With `mayVar` its action can bind a name of the file. */
 export function parseFlow(r: Reader, mayVar = false): NodeOf<'flow'>['value'] {
   const at = r.pos;
   const word = r.word() ?? '';
@@ -89,7 +89,7 @@ function parseArms(r: Reader, opened: number, isMatch: boolean, mayVar: boolean)
       if (r.take(']')) return items;
       if (r.isAtEnd) r.failUnclosed(opened, 'the list of `when` is not closed');
       if (r.peek() === ',') {
-        r.fail('no commas between the arms of `when`', {
+        r.fail('commas between the arms of `when` are not allowed', {
           hint: 'put each arm on its own line, or use `;`',
         });
       }
@@ -206,7 +206,7 @@ function parseSide(r: Reader): Condition {
   return inner.kind === 'test' ? { ...inner, value: parseCompared(r, inner.value) } : inner;
 }
 
-/** Parses a pattern in parentheses. The reader is at the opening one. */
+/** Parses a pattern in parentheses. The reader is at `(`. */
 function parseInner(r: Reader): Condition {
   r.pos += 1;
   return r.within({ isOpen: true }, () => {
@@ -251,7 +251,7 @@ function parseIf(r: Reader, at: number): NodeOf<'if'> {
   const condition = parseBareCondition(r);
   r.space();
   if (r.starts('=>')) {
-    r.fail('`if` takes a block', { end: r.pos + 2, hint: 'write `if @c [ … ]` or `when @c => …`' });
+    r.fail('`if` needs a block', { end: r.pos + 2, hint: 'write `if @c [ … ]` or `when @c => …`' });
   }
   const then = parseBlock(r, '`if`');
   // oxlint-disable-next-line unicorn/no-thenable -- a branch, never awaited
@@ -259,7 +259,7 @@ function parseIf(r: Reader, at: number): NodeOf<'if'> {
 }
 
 function parseElse(r: Reader): NodeOf<'block' | 'if'> | undefined {
-  // The word alone can be text after the statement.
+  // The word `else` alone can be text after the statement.
   if (r.match(/\s*else(?=\s*\[|[ \t]+if\s)\s*/y) === undefined) return undefined;
   const at = r.pos;
   return r.take(/if(?![\w-])[ \t]*/y) ? r.deeper(() => parseIf(r, at)) : parseBlock(r, '`else`');

@@ -1,8 +1,8 @@
-// The reader that every grammar rule uses. There is no list of tokens, because the meaning of a character
-// depends on its context: text, command, code or value. INVARIANT: nesting is always bounded (`deeper`), so
-// no input overflows the stack. INVARIANT: reading again is always bounded. `attempt` and failed statements
-// pay from `fuel` for what they read without success. Without fuel nothing is attempted, so the total time
-// is linear.
+// Defines the reader that every grammar rule uses. There is no list of tokens, because the meaning of a
+// character depends on its context: text, command, code or value. INVARIANT: nesting is always bounded
+// (`deeper`), so no input overflows the stack. INVARIANT: reading again is always bounded. `attempt` and failed
+// statements pay from `fuel` for what they read without success. Without fuel nothing is attempted, so the total
+// time is linear.
 import { ParseError, type ProblemCode } from '../problem.ts';
 import type { ActionExpression, Expression, Mode, NodeOf, Statement } from './ast.ts';
 
@@ -44,7 +44,7 @@ const STATEMENT =
   /\/[a-z]+[ \t]|(?:var|show|exe|output|append|log|import|export|guard|hook|policy|bail)[ \t]+[^\s:,=)\]}]/y;
 const DASH = 45;
 const isDigit = (code: number): boolean => code >= 48 && code <= 57;
-// The Unicode tables apply only beyond ASCII, because asking them is slow.
+// The Unicode tables are used only beyond ASCII, because a lookup in them is slow.
 const isLetter = (code: number): boolean => {
   if (code < 128) return (code >= 97 && code <= 122) || (code >= 65 && code <= 90) || code === 95;
   return /[\p{L}\p{N}\p{M}\p{Cs}]/u.test(String.fromCharCode(code));
@@ -62,7 +62,7 @@ export class Reader {
   readonly mode: Mode;
   readonly rules: Rules;
   pos = 0;
-  /** The reader never sees text at or after this offset. */
+  /** The reader never reads text at or after this offset. */
   end: number;
   /** True inside of parentheses and literals, where a line break counts as a space. */
   isOpen = false;
@@ -100,18 +100,18 @@ export class Reader {
   }
 
   /** Takes a text, or the match of a sticky pattern. Returns false if there is none. */
-  take(wanted: string | RegExp): boolean {
-    const isText = typeof wanted === 'string';
-    if (isText ? !this.starts(wanted) : !this.sees(wanted)) return false;
-    this.pos = isText ? this.pos + wanted.length : wanted.lastIndex;
+  take(expected: string | RegExp): boolean {
+    const isText = typeof expected === 'string';
+    if (isText ? !this.starts(expected) : !this.sees(expected)) return false;
+    this.pos = isText ? this.pos + expected.length : expected.lastIndex;
     return true;
   }
 
-  /** Like `take`, after optional blanks. If nothing matches, the blanks are not taken either. */
-  takeAfterSpace(wanted: string | RegExp): boolean {
+  /** Takes optional blanks and then a text or match. If nothing matches, the blanks are not taken either. */
+  takeAfterSpace(expected: string | RegExp): boolean {
     const at = this.pos;
     this.space();
-    if (this.take(wanted)) return true;
+    if (this.take(expected)) return true;
     this.pos = at;
     return false;
   }
@@ -203,12 +203,12 @@ export class Reader {
     return line > 0 && this.slice(line).trim() === '';
   }
 
-  /** Fails with `unclosed` at the opening text, which has `length` characters. */
+  /** Fails with the code `unclosed` at the opening text, which has `length` characters. */
   failUnclosed(at: number, message: string, length = 1): never {
     return this.fail(message, { at, end: at + length, code: 'unclosed' });
   }
 
-  /** Skips blanks; where a bracket is open, also line breaks. */
+  /** Skips blanks. Inside of an open bracket it also skips line breaks. */
   space(): void {
     if (this.isOpen) this.breakAfter();
     else this.blanks();
@@ -301,7 +301,7 @@ export class Reader {
   /** Runs a rule that can contain itself. Fails with `too_deep` beyond the maximum depth. */
   deeper<T>(rule: () => T): T {
     if (this.#depth >= DEEPEST) {
-      this.fail(`nested more than ${DEEPEST} levels deep`, { code: 'too_deep' });
+      this.fail(`the script is nested more than ${DEEPEST} levels deep`, { code: 'too_deep' });
     }
     this.#depth += 1;
     try {

@@ -41,7 +41,7 @@ export function refuseFixed(r: Reader, name: string, at: number): void {
 
 export function parseVar(r: Reader, at: number): NodeOf<'var'> {
   if (r.sees(/tools[ \t]+(?:[A-Za-z_][\w:.,\t -]*)?@/y)) {
-    const hint = 'functions may be values of an object: `var @t = { name: @f }`';
+    const hint = 'put functions in an object: `var @t = { name: @f }`';
     refuseUnsupported(r, 'var tools', { at, end: r.pos + 'tools'.length, hint });
   }
   const labels = parseLabels(r);
@@ -150,7 +150,7 @@ export function parseParameters(r: Reader): Parameter[] {
   return r.list(')', 'parameters', () => {
     const at = r.pos;
     const name = takeName(r, 'of a parameter');
-    if (names.has(name)) r.fail(`there are two parameters \`${name}\``, { at });
+    if (names.has(name)) r.fail(`parameter \`${name}\` is declared twice`, { at });
     names.add(name);
     r.space();
     const type = r.match(/:[ \t]*[\w.<>[\]| ]*[\w>\]]/y);

@@ -41,14 +41,14 @@ function parseShown(r: Reader, effect: string, isInline: boolean): Expression | 
 /** Fails on an execution or a data literal after `show`. */
 function refuseExecution(r: Reader): void {
   if (r.sees(/\{\s*(?:["'}]|\.\.\.|\w+\s*\??:)/y) || (r.peek() === '[' && !r.starts('[['))) {
-    r.fail('`show` takes no array or object literal', {
+    r.fail('`show` cannot take an array or object literal', {
       hint: 'put it in a variable: `var @x = …`',
     });
   }
   const isStream = r.sees(/stream[ \t]+(?!@)/y);
   if (r.peek() === '{' || isCodeStart(r) || isStream || r.sees(/run(?![\w-])/y)) {
     r.fail('`show` cannot execute anything', {
-      hint: 'write `run { … }`, or show a variable that holds the result',
+      hint: 'write `run { … }`, or show a variable with the result',
     });
   }
 }

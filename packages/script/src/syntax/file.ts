@@ -49,7 +49,7 @@ function parseSections(r: Reader): Sections {
   r.blanks();
   if (!r.take('!#')) {
     r.fail('after `;` in a section selector only `!#` may follow', {
-      hint: 'exclude sections with `<file # A, B; !# C>`; quote a name that holds `;`',
+      hint: 'exclude sections with `<file # A, B; !# C>`; quote a name that contains `;`',
     });
   }
   return { include, exclude: parseSectionNames(r), list: undefined };
@@ -95,7 +95,7 @@ function parseDefinitions(r: Reader): string[] {
   const listings = words.filter((word) => word.endsWith('??'));
   if (words.includes('')) r.fail('expected a name between the commas', { at });
   if (listings.length > 0 && listings.length < words.length) {
-    r.fail('names and `??` cannot be mixed', { at, hint: 'list them or pick them, not both' });
+    r.fail('names and `??` cannot be mixed', { at, hint: 'use only names or only `??`' });
   }
   return words;
 }

@@ -168,10 +168,10 @@ test('what an import names must be there', () => {
 });
 
 test.each([
-  ['show @upper("a", "b")', '`@upper` takes 1 argument, 2 arguments given'],
-  ['show "a" | @upper("b")', '`@upper` takes 0 arguments beside what comes in, 1 argument given'],
-  ['show @parse.loose("a", "b")', '`@parse` takes 1 argument, 2 arguments given'],
-  ['var @x = @tool("a", {}, 1)', '`@tool` takes 2 arguments, 3 arguments given'],
+  ['show @upper("a", "b")', '`@upper` takes 1 argument, but gets 2 arguments'],
+  ['show "a" | @upper("b")', '`@upper` takes 0 arguments besides the input, but gets 1 argument'],
+  ['show @parse.loose("a", "b")', '`@parse` takes 1 argument, but gets 2 arguments'],
+  ['var @x = @tool("a", {}, 1)', '`@tool` takes 2 arguments, but gets 3 arguments'],
 ])('arguments that a function of the language does not take: %s', (script, message) => {
   expect(found(script).join()).toContain(`| ${message}`);
 });

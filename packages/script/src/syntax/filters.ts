@@ -74,7 +74,7 @@ function isTypeOf(node: Expression): boolean {
   return /^op(?:eration)?\.type$/.test(path.join('.'));
 }
 
-/** Returns comparisons of `@mx.op.type` in a guard with a text that it can never have. */
+/** Returns the problems of comparisons of `@mx.op.type` in a guard with a text that is never the type. */
 function typeProblems(rule: RuleNode): SyntaxProblem[] {
   const found: SyntaxProblem[] = [];
   visit(rule, (node) => {

@@ -33,7 +33,7 @@ export function parseBracket(r: Reader): Expression {
   });
 }
 
-/** Fails if an element is a block: such a bracket is neither an array nor a text. An arrow before words is text. */
+/** Fails if an element is a block. Such a bracket is neither an array nor a text. An arrow before words is text. */
 function refuseBlocks(r: Reader, slip: SyntaxProblem | undefined): void {
   const here = r.pos;
   const binds = slip?.message === BLOCK_HERE && /^\[\s*let\s/.test(r.slice(slip.at, slip.end + 9));
@@ -57,7 +57,7 @@ const refuseElement = (r: Reader, at: number): never =>
   r.fail(BLOCK_HERE, {
     at,
     end: at + 1,
-    hint: 'bind it with `let` or `var` first: `let @x = [ … ]`',
+    hint: 'bind it to a name first: `let @x = [ … ]`',
   });
 
 /** Parses `[[ … ]]` as a literal text. */
@@ -77,7 +77,7 @@ function parseList(r: Reader): Expression {
   r.gap();
   if (r.scope.blocks === 'none') {
     if (r.sees(BLOCK_IN_ARGUMENT)) {
-      r.fail(BLOCK_HERE, { at, hint: 'give it a name first: `let @x = [ … ]`' });
+      r.fail(BLOCK_HERE, { at, hint: 'bind it to a name first: `let @x = [ … ]`' });
     }
   } else {
     if (r.sees(OPENS_BLOCK)) return finishBlock(r, at, []);
@@ -109,7 +109,7 @@ function parseUnsure(r: Reader, at: number, inside: number): Expression {
   return finishBlock(r, at, [asLine(value)]);
 }
 
-/** True if a value alone in brackets is a line: no name, and no text unless it is piped into an effect. */
+/** True if a value alone in brackets is a line. A name is none, and a text is one only if piped into an effect. */
 function isLine(value: Expression): boolean {
   const isText =
     value.kind === 'pipeline' && /^(?:literal|template)$/.test(value.source?.kind ?? '');

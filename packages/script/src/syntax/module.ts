@@ -1,4 +1,4 @@
-// Parses `import` and `export` statements.
+// Parses `import` and `export` statements. It refuses sources that certainly cannot be imported.
 import type { NodeOf } from './ast.ts';
 import type { Reader } from './cursor.ts';
 import { parseParameters, refuseFixed, takeName } from './define.ts';
@@ -19,13 +19,13 @@ export function parseImport(r: Reader, at: number): NodeOf<'import'> {
   if (mode === 'module' && source.kind === 'path' && !isRegistry(r, source.path.at)) {
     r.fail('`import module` needs a registry reference, not a path', {
       at,
-      hint: 'drop the word `module` to import a file',
+      hint: 'leave out `module` to import a file',
     });
   }
   if (mode?.startsWith('cached') && isNoAddress(source)) {
-    r.fail('`import cached` needs an address (`https://…`), not a path', {
+    r.fail('`import cached` needs a URL (`https://…`), not a path', {
       at,
-      hint: `drop \`${mode}\` to import a file: it is read anew in every run`,
+      hint: `leave out \`${mode}\` to import a file: every run reads it again`,
     });
   }
   const options = parseOptions(r);
@@ -103,7 +103,7 @@ function parseEverything(r: Reader, at: number): ImportForm {
   if (alias === undefined) {
     r.fail('`import { * }` is not allowed', {
       at,
-      hint: 'name what you import, or write `import "…" as @lib`',
+      hint: 'list the names, or write `import "…" as @lib`',
     });
   }
   r.expect('}', 'after `* as`');

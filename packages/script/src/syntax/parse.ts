@@ -35,7 +35,7 @@ export interface Parsed {
   readonly problems: readonly SyntaxProblem[];
 }
 
-/** Parses a script, also a broken one. Never throws. */
+/** Parses a script, also one with problems. It never throws. */
 export function parseScript(text: string, { mode }: { mode: Mode; file: string }): Parsed {
   const r = new Reader(text, mode, RULES);
   const problems: SyntaxProblem[] = [];
@@ -63,7 +63,7 @@ function takeFrontMatter(r: Reader, problems: SyntaxProblem[]): string | undefin
     const at = found.start + resumes.index;
     const message = '`resume` is not part of this version: every run starts at the first statement';
     const end = at + 'resume'.length;
-    problems.push({ at, end, message, hint: 'leave the line out', code: 'unsupported' });
+    problems.push({ at, end, message, hint: 'delete the line', code: 'unsupported' });
   }
   return r.slice(found.start, found.end).replace(/\r?\n$/, '');
 }

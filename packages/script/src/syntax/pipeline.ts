@@ -89,7 +89,7 @@ function parseGroup(r: Reader, braces: Braces): PipelineStage {
   return { kind: 'group-stage', members, ...parseCap(r, CAP), at, end: r.pos };
 }
 
-/** Parses `(2, 5ms)`; the defaults if there is none. */
+/** Parses `(2, 5ms)`. Returns the defaults if there is none. */
 export const parseCap = (r: Reader, opens: string | RegExp = '('): Parallel =>
   r.take(opens) ? parseLimits(r, () => r.rules.value(r)) : { cap: undefined, pauseMs: 0 };
 

@@ -131,7 +131,7 @@ function compilable(r: Reader, values: Expression[]): Expression[] {
     r.fail(`\`${unknown}\` is not a flag of a pattern`, {
       at,
       end,
-      hint: 'flags are g, i, m, s, u',
+      hint: 'use the flags g, i, m, s and u',
     });
   }
   try {
@@ -154,7 +154,7 @@ export function parseBinding(r: Reader): Binding {
   const path = item.steps.map((step) =>
     step.kind === 'field'
       ? step.name
-      : r.fail('a loop variable is a name, with fields at most', { at: step.at }),
+      : r.fail('a loop variable can only have fields', { at: step.at }),
   );
   r.space();
   if (!r.takeWord('in')) r.fail(`expected \`in\` after the loop variable, found ${r.shown()}`);

@@ -1,5 +1,5 @@
-// Parses guards, script hooks and policies, and checks changes of labels without running the script: who
-// removes a label, and labels that are never removed.
+// Parses guards, script hooks and policies. It also finds removals of labels that a run would refuse: removals
+// outside of privileged guards, and labels that are never removed.
 import { parseBlock } from './action.ts';
 import type { ActionExpression, Expression, LabelEdit, NodeOf, ScriptTree } from './ast.ts';
 import { parseWhen } from './control-flow.ts';
@@ -53,8 +53,8 @@ function parsePrefix(r: Reader, word: string): string {
   return r.fail(`expected \`=\` after the filter, found ${r.shown()}`, {
     hint:
       word === 'hook'
-        ? 'write how the first argument begins: `@f("src/")`'
-        : 'a guard judges every call of a function; look at `@mx.args` in its arms',
+        ? 'write the prefix of the first argument: `@f("src/")`'
+        : 'a guard judges every call of a function; test `@mx.args` in its arms',
   });
 }
 
@@ -82,7 +82,7 @@ export function parseGuard(r: Reader, at: number): NodeOf<'guard'> {
   const { prefix: _, ...head } = parseHead(r, 'guard');
   if (/^op:for:(?:iteration|batch)$/.test(head.filter)) {
     r.fail(`guards cannot judge \`${head.filter}\`: rounds are not operations`, {
-      hint: 'write `op:for` for the whole loop, or a `hook` to look at its rounds',
+      hint: 'write `op:for` for the whole loop, or a `hook` to observe its rounds',
     });
   }
   const start = r.pos;
@@ -94,7 +94,7 @@ export function parseGuard(r: Reader, at: number): NodeOf<'guard'> {
     if (item.kind === 'arm' && !decides(item.action)) {
       r.fail('an arm of a guard must decide', {
         at: item.action.at,
-        hint: 'write `=> allow`, `=> deny "reason"`, `=> retry "hint"`, `=> ask "question"`, or a block of `let`, `log` and `append` that ends in one of them',
+        hint: 'write `=> allow`, `=> deny "reason"`, `=> retry "hint"`, `=> ask "question"`, or a block of `let`, `log` and `append` that ends with one of them',
         code: 'misplaced',
       });
     }
@@ -125,7 +125,7 @@ export function parseHook(r: Reader, at: number): NodeOf<'hook'> {
   return { kind: 'hook', timing, ...head, body, at, end: r.pos };
 }
 
-/** A `when` is the only line of its block, so the result of its arm is the result of the hook. */
+/** Parses the body of a hook. The result of an arm of a `when` is the result of the hook. */
 function parseHookBody(r: Reader): NodeOf<'block'> {
   const at = r.pos;
   if (!r.takeWord('when')) return parseBlock(r, 'the hook');
@@ -139,7 +139,7 @@ function refuseAuthorizations(r: Reader, member: Expression): void {
   for (const entry of entries) {
     if (entry.kind !== 'pair' || entry.key !== 'authorizations') continue;
     const { at, end } = entry.value;
-    const hint = 'state what is allowed with `allow`, `labels` and guards';
+    const hint = 'use `allow`, `labels` and guards';
     refuseUnsupported(r, 'authorizations', { at, end, hint });
   }
 }
@@ -156,27 +156,27 @@ export function parsePolicy(r: Reader, at: number): NodeOf<'policy'> {
   return { kind: 'policy', name, members, at, end: r.pos };
 }
 
-type RemovalSaid = Pick<NameFinding, 'severity' | 'message' | 'hint'>;
+type RemovalText = Pick<NameFinding, 'severity' | 'message' | 'hint'>;
 
-const BY_GUARD: RemovalSaid = {
+const BY_GUARD: RemovalText = {
   severity: 'error',
   message: 'only a privileged guard may remove labels',
-  hint: 'write `guard privileged …` if that is meant',
+  hint: 'write `guard privileged …` to allow it',
 };
-const BY_OTHERS: RemovalSaid = {
+const BY_OTHERS: RemovalText = {
   severity: 'error',
-  message: 'only a privileged guard may remove labels, a function may add some',
-  hint: 'let a `guard privileged … after …` remove it',
+  message: 'only a privileged guard may remove labels; a function may only add labels',
+  hint: 'remove it in a `guard privileged … after …`',
 };
-const fixed = (label: string): RemovalSaid => ({
+const fixed = (label: string): RemovalText => ({
   severity: 'warning',
-  message: `\`${label}\` says where data came from and is never removed`,
+  message: `label \`${label}\` records the origin of data and cannot be removed`,
 });
 
 const isRemoving = (edit: LabelEdit | undefined): boolean =>
   edit !== undefined && (edit.clear || edit.remove.length > 0);
 
-function ofVerdict({ labels, options }: NodeOf<'verdict'>, isPrivileged: boolean): RemovalSaid[] {
+function ofVerdict({ labels, options }: NodeOf<'verdict'>, isPrivileged: boolean): RemovalText[] {
   const listed = options?.entries.get('removeLabels');
   const isEmpty = listed?.kind === 'array' && listed.items.length === 0;
   const names = [...(labels?.remove ?? []), ...staticTexts(listed)];
@@ -189,7 +189,7 @@ type LabelHolder = NodeOf<'guard' | 'exe' | 'verdict' | 'return'>;
 const changesLabels = (item: object): item is LabelHolder =>
   'kind' in item && /^(?:guard|exe|verdict|return)$/.test(String(item.kind));
 
-function findingsAt(node: LabelHolder, isPrivileged: boolean): RemovalSaid[] {
+function findingsAt(node: LabelHolder, isPrivileged: boolean): RemovalText[] {
   if (node.kind === 'verdict') return ofVerdict(node, isPrivileged);
   return node.kind === 'return' && isRemoving(node.labels) ? [BY_OTHERS] : [];
 }

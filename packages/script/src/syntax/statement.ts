@@ -104,7 +104,7 @@ function endStatement(r: Reader, statement: Statement): void {
   if (r.isAtEnd || r.take('\n')) return;
   if (statement.kind === 'effect' && statement.target === undefined && r.peek() !== '|') {
     r.fail(`\`${statement.effect}\` takes one argument, found ${r.shown()} after it`, {
-      hint: `one text for both: ${statement.effect} \`@a @b\``,
+      hint: `put both in one text: ${statement.effect} \`@a @b\``,
     });
   }
   const isWritten = statement.kind === 'run' && r.word() === 'to';

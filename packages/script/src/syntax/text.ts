@@ -218,7 +218,7 @@ function parseSpecial(r: Reader, form: TextForm): TemplatePart | undefined {
   }
 }
 
-/** A fence of kind `mlld` in a template file is printed unchanged. */
+/** Takes a fence of kind `mlld` in a template file, which is printed unchanged. */
 function literalFence(r: Reader): string | undefined {
   const before = r.text[r.pos - 1];
   if (before !== undefined && before !== '\n') return undefined;

@@ -20,7 +20,7 @@ const found = (text: string, inputs: string[] = []): string[] =>
   );
 
 const unbound = (name: string, hint: string) =>
-  `error | @${name} | nothing binds \`@${name}\` | ${hint}`;
+  `error | @${name} | \`@${name}\` is not defined | ${hint}`;
 
 test.each([
   'show @nmae',
@@ -50,11 +50,11 @@ test('a stage, a rebinding, a helper and an export need what they name', () => {
 
 test('in conditions and texts it is a warning, and a condition in doubt makes all below it one', () => {
   expect(found('var @name = 1\nshow "hi @nmae"')).toEqual([
-    'warning | @nmae | nothing binds `@nmae`, so the text stays unchanged | did you mean `@name`?',
+    'warning | @nmae | `@nmae` is not defined, so the text stays unchanged | did you mean `@name`?',
   ]);
   expect(found('if @nobody > 1 [ show @neither ]')).toEqual([
-    'warning | @nobody | nothing binds `@nobody`, so the value is always undefined',
-    'warning | @neither | nothing binds `@neither`',
+    'warning | @nobody | `@nobody` is not defined, so the value is always undefined',
+    'warning | @neither | `@neither` is not defined',
   ]);
 });
 
@@ -100,15 +100,15 @@ test('inputs are bound', () => {
 });
 
 test.each([
-  ['show @f(1)', '@f', '`@f` gets no `b` here'],
-  ['show @f()', '@f', '`@f` gets no `a`, `b` here'],
-  ['run @f', '@f', '`@f` gets no `a`, `b` here'],
-  ['show 1 | @f', '@f', '`@f` gets no `b` here'],
-  ['show 1 with { pipeline: [@f] }', '@f', '`@f` gets no `b` here'],
-  ['show `x @f(1)`', '@f', '`@f` gets no `b` here'],
-  ['var @x = foreach @f([1])', '@f', '`@f` gets no `b` here'],
-  ['show @f(1, 2, 3, 4)', '3, 4', '`@f` takes 2 arguments, 4 arguments given'],
-  ['show 1 | @f(2, 3)', '3', '`@f` takes 1 argument beside what comes in, 2 arguments given'],
+  ['show @f(1)', '@f', 'the call of `@f` has no argument for `b`'],
+  ['show @f()', '@f', 'the call of `@f` has no argument for `a`, `b`'],
+  ['run @f', '@f', 'the call of `@f` has no argument for `a`, `b`'],
+  ['show 1 | @f', '@f', 'the call of `@f` has no argument for `b`'],
+  ['show 1 with { pipeline: [@f] }', '@f', 'the call of `@f` has no argument for `b`'],
+  ['show `x @f(1)`', '@f', 'the call of `@f` has no argument for `b`'],
+  ['var @x = foreach @f([1])', '@f', 'the call of `@f` has no argument for `b`'],
+  ['show @f(1, 2, 3, 4)', '3, 4', '`@f` takes 2 arguments, but gets 4 arguments'],
+  ['show 1 | @f(2, 3)', '3', '`@f` takes 1 argument besides the input, but gets 2 arguments'],
 ])('arguments that do not fit are a warning: %s', (line, place, message) => {
   const [only, ...others] = found(`exe @f(a, b) = \`@a @b\`\n${line}`);
   expect(others).toEqual([]);
@@ -117,10 +117,10 @@ test.each([
 
 test('imports are looked up where the module is known', () => {
   expect(found('import { knwon, join } from "./m.mld"\nshow @join(1)')).toEqual([
-    'error | knwon | `./m.mld` exports no `knwon` | did you mean `@known`?',
-    'warning | @join | `@join` gets no `b` here | it is `@join(a, b)`',
+    'error | knwon | `./m.mld` does not export `knwon` | did you mean `@known`?',
+    'warning | @join | the call of `@join` has no argument for `b` | write `@join(a, b)`',
   ]);
   expect(found('import "./m.mld" as @lib\nshow @lib.join(1, 2, 3)')).toEqual([
-    'warning | 3 | `@join` takes 2 arguments, 3 arguments given | additional arguments are ignored',
+    'warning | 3 | `@join` takes 2 arguments, but gets 3 arguments | additional arguments are ignored',
   ]);
 });

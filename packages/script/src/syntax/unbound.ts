@@ -53,8 +53,8 @@ export type KnownTools =
   | { readonly message: string; readonly hint: string };
 
 /**
- * How a name is read. `needed`: a run fails without it. `text`: the text stays unchanged. `open`: it gives
- * undefined. `asked`: the script tests it.
+ * The effect of an unbound name. `needed`: the run fails. `text`: the text stays unchanged. `open`: the value is
+ * undefined. `asked`: there is none, because the script tests the name.
  */
 type Use = 'needed' | 'text' | 'open' | 'asked';
 
@@ -293,7 +293,7 @@ function calledByGuards({ body }: ScriptTree): ReadonlySet<string> {
 export function hintOfName(name: string, names: readonly string[]): string | undefined {
   const dash = name.lastIndexOf('-');
   if (dash > 0 && names.includes(name.slice(0, dash))) {
-    return `a name may hold \`-\`; for a difference write \`@${name.slice(0, dash)} - ${name.slice(dash + 1)}\``;
+    return `a name can contain \`-\`; for a difference write \`@${name.slice(0, dash)} - ${name.slice(dash + 1)}\``;
   }
   const close = name.length > 1 ? nearest(name, names) : undefined;
   return close && `did you mean \`@${close}\`?`;
@@ -352,9 +352,9 @@ function exportsOf(tree: ScriptTree): ReadonlyMap<string, Bound> {
   const own = namesIn(tree).filter(({ seen }) => seen.at === 0 && seen.end === tree.text.length);
   const limits = tree.body.flatMap((node) => (node.kind === 'export' ? [node.names] : []));
   const listed = limits.length > 0 && !limits.includes(undefined) ? limits.flat() : undefined;
-  const isGiven = ({ name, kind }: Bound): boolean =>
+  const isExported = ({ name, kind }: Bound): boolean =>
     listed ? listed.includes(name) : kind !== 'import' && kind !== 'namespace';
-  return new Map(own.filter(isGiven).map((bound) => [bound.name, bound]));
+  return new Map(own.filter(isExported).map((bound) => [bound.name, bound]));
 }
 
 const MOST_HINTS = 20;
@@ -420,14 +420,14 @@ class Names {
   #unbound(name: string, place: Range, use: Use | 'judged', isDoubtful = false): NameFinding {
     const hint =
       this.#closeTo(name, place.at) ??
-      (use === 'text' ? `where the text is meant, write \`@@${name}\`` : undefined);
+      (use === 'text' ? `to write it as text, use \`@@${name}\`` : undefined);
     const [severity, ending] = ENDINGS[use];
     return {
       at: place.at,
       end: place.end,
       code: 'name_unbound',
       severity: isDoubtful ? 'warning' : severity,
-      message: `nothing binds \`@${name}\`${ending}`,
+      message: `\`@${name}\` is not defined${ending}`,
       ...(hint === undefined ? {} : { hint }),
     };
   }
@@ -592,13 +592,13 @@ class Names {
     if ('message' in tools) return [{ ...finding(tools.message, tools.hint), severity: 'error' }];
     const { names } = tools;
     const all = new Set([...names, ...names.map(camelCased)]);
-    const wanted = form.kind === 'names' ? form.names.map((one) => one.name) : [];
-    return wanted
+    const imported = form.kind === 'names' ? form.names.map((one) => one.name) : [];
+    return imported
       .filter((one) => !all.has(one))
       .map((one) =>
         finding(
           `the connector \`${connector}\` has no tool \`${one}\``,
-          hintOfName(one, [...all]) ?? `it has ${names.join(', ') || 'none'}`,
+          hintOfName(one, [...all]) ?? `its tools: ${names.join(', ') || 'none'}`,
         ),
       );
   }
@@ -609,18 +609,18 @@ class Names {
     const names = form.kind === 'names' ? form.names : [];
     return names
       .filter(({ name, alias }) => {
-        const isGiven = inputs.length > 0 ? inputs.includes(name) : !/^[A-Z][A-Z0-9_]*$/.test(name);
-        return !isGiven && !testsName(this.#tree.body, alias);
+        const isInput = inputs.length > 0 ? inputs.includes(name) : !/^[A-Z][A-Z0-9_]*$/.test(name);
+        return !isInput && !testsName(this.#tree.body, alias);
       })
       .map(({ name }) => ({
         at,
         end,
         code: 'name_unbound',
         severity: inputs.length > 0 ? 'error' : 'warning',
-        message: `\`@input\` has no \`${name}\`${inputs.length > 0 ? '' : ' unless stdin has it; a run without it fails'}`,
+        message: `\`@input\` has no \`${name}\`${inputs.length > 0 ? '' : ' unless stdin has it; otherwise the run fails'}`,
         hint:
           inputs.length > 0
-            ? `it has ${inputs.join(', ')}`
+            ? `the inputs are ${inputs.join(', ')}`
             : 'a script cannot read environment variables',
       }));
   }
@@ -633,7 +633,7 @@ class Names {
     if (source.kind === 'path' && path !== undefined && this.#around.exists?.(path) === false) {
       const { at, end } = source.path;
       const message = `import \`${path}\` not found`;
-      const hint = 'a path is relative to the folder of this file, `@root/…` from the project';
+      const hint = 'a path is relative to the folder of this file; `@root/…` starts at the project';
       return [{ at, end, code: 'module_missing', severity: 'error', message, hint }];
     }
     const exports = this.#exportsOf(path);
@@ -644,7 +644,7 @@ class Names {
       .map(({ name, alias }) => {
         const found = this.#bound.get(alias)?.find(({ kind }) => kind === 'import');
         const { at, end } = found?.place ?? source.path;
-        const message = `\`${path}\` exports no \`${name}\``;
+        const message = `\`${path}\` does not export \`${name}\``;
         const hint =
           hintOfName(name, names) ??
           (names.length > 0 ? `it exports ${names.join(', ')}` : 'it exports nothing');
@@ -702,14 +702,14 @@ function surplusArguments(
   const [extra] = values.slice(Math.max(0, most - before));
   if (values.length + before <= most || !extra) return [];
   const takes = several(Math.max(0, most - before));
-  const from = before > 0 ? ' beside what comes in' : '';
+  const from = before > 0 ? ' besides the input' : '';
   return [
     {
       at: extra.at,
       end: values.at(-1)?.end ?? extra.end,
       code: 'argument_surplus',
       severity: 'warning',
-      message: `\`@${name}\` takes ${takes}${from}, ${several(values.length)} given`,
+      message: `\`@${name}\` takes ${takes}${from}, but gets ${several(values.length)}`,
       hint: 'additional arguments are ignored',
     },
   ];
@@ -733,9 +733,9 @@ function countArguments(
       end: node.at + node.name.length + 1,
       code: 'argument_missing',
       severity: 'warning',
-      message: `\`@${name}\` gets no ${list} here`,
-      hint: `it is \`@${name}(${parameters.map((one) => one.name).join(', ')})\`${
-        before > 0 ? '; what comes in is the first' : ''
+      message: `the call of \`@${name}\` has no argument for ${list}`,
+      hint: `write \`@${name}(${parameters.map((one) => one.name).join(', ')})\`${
+        before > 0 ? '; the input of the stage is the first argument' : ''
       }`,
     },
   ];
@@ -838,7 +838,7 @@ function wideExceptions({ privileged, timing, filter, rules }: NodeOf<'guard'>):
         end: item.action.end,
         code: 'exception_wide',
         severity: 'warning',
-        message: `this makes an exception to all policies for every \`${filter}\``,
+        message: `this arm makes an exception to all policies for every \`${filter}\``,
         hint: 'name the allowed cases, or delete the arm: without a match the policies apply',
       },
     ];

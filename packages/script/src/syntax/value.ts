@@ -58,7 +58,7 @@ export function hintOfWord(r: Reader, word: string): string | undefined {
 
 const NOT_YET = 'is not part of this version';
 
-/** Words that begin a statement that this version does not support, with the pattern of such a statement. */
+/** Words that begin a statement of a later version, with the pattern of such a statement. */
 const LATER: Readonly<Record<string, { needs: RegExp; hint: string }>> = {
   auth: { needs: /auth[ \t]+@/y, hint: 'pass a value with `using @value as NAME`' },
   box: {
@@ -158,9 +158,9 @@ export function parseCompared(r: Reader, first?: Expression): Expression {
   const value = parseBinary(r, OPERATOR_LEVEL['=='], first);
   const here = r.pos;
   r.space();
-  const goesOn = r.sees(/\?|\|(?!\|)/y);
+  const isContinued = r.sees(/\?|\|(?!\|)/y);
   r.pos = here;
-  return goesOn ? parsePipes(r, parseTernary(r, value)) : value;
+  return isContinued ? parsePipes(r, parseTernary(r, value)) : value;
 }
 
 /** Parses a value without pipes and `with`, such as a condition. `first` is a part that is already parsed. */
@@ -315,7 +315,7 @@ export function refuseSlash(r: Reader, also?: string): void {
   r.pos = at;
   if (word !== undefined && (STATEMENT_WORDS.has(word) || word === also)) {
     const end = at + word.length + 1;
-    r.fail(`no slash here: \`/${word}\``, { end, hint: `write \`${word} …\`` });
+    r.fail(`\`/${word}\` is not allowed here`, { end, hint: `write \`${word} …\`` });
   }
 }
 

@@ -58,7 +58,7 @@ test('a name that a namespace does not export is an error that suggests one', ()
   const module = makeValue({ greet: 1 }, { origin: { namespace: './lib.mld' } });
   expect(path(module, 'greet').data).toBe(1);
   expect(() => path(module, 'great')).toThrow(
-    '`./lib.mld` exports no `great`; did you mean `greet`?',
+    '`./lib.mld` does not export `great`; did you mean `greet`?',
   );
   expect(isAbsent(fieldOf(module, 'great', 'lenient'))).toBe(true);
 });

@@ -74,7 +74,7 @@ function objectField(value: Value, name: string, mode: AccessMode): Value {
   if (mode === 'lenient') return absent(value.meta.descriptor);
   const meant = nearest(name, keysOf(value));
   const hint = meant === undefined ? '' : `; did you mean \`${meant}\`?`;
-  return raise('not_found', `\`${plainText(namespace)}\` exports no \`${name}\`${hint}`);
+  return raise('not_found', `\`${plainText(namespace)}\` does not export \`${name}\`${hint}`);
 }
 
 function functionField(value: Value, name: string, mode: AccessMode): Value {

@@ -45,7 +45,7 @@ test('a loop goes over lists, objects in key order, and text that is a list', ()
   expect(keys('["x"]')).toEqual([['0', 'x']]);
   expect(itemsOf(of({ b: 1 }))[0]?.value.meta.origin).toEqual({ key: 'b', index: 0 });
   for (const data of ['text', '{"a":1}', 1, null, true]) {
-    expect(() => itemsOf(of(data))).toThrow('`for` goes over a list or an object, not');
+    expect(() => itemsOf(of(data))).toThrow('`for` needs a list or an object, not');
   }
 });
 

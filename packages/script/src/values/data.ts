@@ -42,7 +42,7 @@ export function itemsOf(value: Value): readonly LoopItem[] {
   const type = typeName(collection);
   const isText = typeof value.data === 'string';
   if (type !== 'array' && (type !== 'object' || isText)) {
-    raise('expression_error', `\`for\` goes over a list or an object, not ${kindName(value)}`);
+    raise('expression_error', `\`for\` needs a list or an object, not ${kindName(value)}`);
   }
   const keepMark = isKept(value) ? { keep: true } : {};
   return keysOf(collection).map((key, index) => ({

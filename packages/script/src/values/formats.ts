@@ -1,4 +1,4 @@
-// Text formats: CSV, relaxed JSON and the XML that prompts use.
+// Reads and writes text formats: CSV, relaxed JSON and the XML that prompts use.
 import {
   fail,
   isObject,
@@ -128,7 +128,7 @@ function strict(token: string, at: number, tokens: readonly string[]): string {
   return next === ':' && !/^[{}[\],:]$/.test(token) ? JSON.stringify(token) : token;
 }
 
-/** Parses relaxed JSON. Strict JSON gives the same result as `parseJson`. Never throws. */
+/** Parses relaxed JSON. Strict JSON gives the same result as `parseJson`. It never throws. */
 export function parseRelaxed(text: string): Outcome<Json> {
   const tokens = tokensOf(text);
   if (!tokens.ok) return tokens;

@@ -1,5 +1,5 @@
-// Kinds of values: type, truth, number, elements, functions. INVARIANT: a result always has the marks of
-// everything it was computed from, and an element of a list or object keeps exactly its own.
+// Computes properties of values: type, truth, number, elements, functions. INVARIANT: a result always has the
+// marks of everything it was computed from, and an element of a list or object keeps exactly its own marks.
 import type { Json } from '@kernmantle/core/base';
 import {
   type Descriptor,
@@ -26,7 +26,7 @@ interface Signature {
   readonly members?: ReadonlyMap<string, FunctionData>;
 }
 
-/** Data with private content. Freezing stops at it, and JSON shows only `shown`. */
+/** Data with private content. Freezing stops at it, and JSON contains only its preview. */
 export class Opaque<T> {
   readonly #content: T;
   readonly #shown: Json;
@@ -126,7 +126,7 @@ export const isStructure = (data: Json): data is Json[] | { [key: string]: Json 
 
 const NUMBER = /^\s*[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:e[+-]?\d+)?\s*$/i;
 
-/** Returns the number that a number or numeric text stands for; `undefined` otherwise. */
+/** Returns the number of a number or numeric text; `undefined` for other data. */
 export function numericOf(data: Json): number | undefined {
   if (typeof data === 'number') return data;
   return typeof data === 'string' && NUMBER.test(data) ? Number(data) : undefined;

@@ -1,5 +1,5 @@
-// Methods of lists and texts: `@text.trim()`, `@list.join(", ")`, `@x.isArray()`. A method never changes
-// its value. Elements that a method takes from a list keep exactly their marks.
+// Implements the methods of lists and texts: `@text.trim()`, `@list.join(", ")`, `@x.isArray()`. A method
+// never changes its value. Elements that a method takes from a list keep exactly their marks.
 import { type Context, createContext, Script } from 'node:vm';
 import { errnoOf, type Json, messageOf, nearest } from '@kernmantle/core/base';
 import { addMarks, makeContainer, mergeAll, type Value, withOrigin } from '@kernmantle/core/flow';
@@ -48,17 +48,17 @@ function at(list: Value, args: Arguments, values: readonly Value[]): Value {
 }
 
 function positionIn(list: Value, values: readonly Value[]): number {
-  const [wanted] = values;
-  return wanted ? elementsOf(list).findIndex((element) => isEqual(element, wanted)) : -1;
+  const [searched] = values;
+  return searched ? elementsOf(list).findIndex((element) => isEqual(element, searched)) : -1;
 }
 
-/** Null elements give no text, as in JavaScript. */
+/** Joins the texts of elements. Null elements give no text, as in JavaScript. */
 function join(list: Value, args: Arguments, values: readonly Value[]): Value {
   const texts = elementsOf(list).map((item) => (item.data === null ? '' : textOf(item)));
   return computed(texts.join(args.optionalText(0) ?? ','), [list, ...values]);
 }
 
-/** Elements keep their marks. The length of each list decides where the next elements are. */
+/** Joins lists. Elements keep their marks. The length of each list decides the position of the next elements. */
 function concat(lists: readonly Value[]): Value {
   const parts = lists.flatMap((each) => (Array.isArray(each.data) ? elementsOf(each) : [each]));
   const own = lists.filter(({ data }) => Array.isArray(data)).map(ownMarks);
@@ -140,7 +140,7 @@ function runPattern(pattern: RegExp, work: (pattern: RegExp) => Json, attempt = 
   }
 }
 
-/** A group that did not match is null. */
+/** Returns the groups of a match. A group that did not match is null. */
 const withNulls = (found: readonly (string | undefined)[]): Json[] =>
   found.map((text) => text ?? null);
 
@@ -265,7 +265,7 @@ function replaceEach(text: string, from: string, to: string): string {
 
 function repeated(text: string, count: number): string {
   if (!Number.isInteger(count) || count < 0) {
-    raise('invalid_input', `\`repeat\` needs a whole number from 0 up, not \`${count}\``);
+    raise('invalid_input', `\`repeat\` needs a whole number of at least 0, not \`${count}\``);
   }
   checkLength(text.length * count);
   return text.repeat(count);
@@ -344,7 +344,7 @@ export function callMethod(value: Value, name: string, values: readonly Value[])
     if (method && text !== undefined) return computed(method(text, args), [value, ...values]);
   } catch (error) {
     if (!(error instanceof RangeError)) throw error;
-    raise('invalid_input', `\`${name}\` makes a text that is too long`);
+    raise('invalid_input', `the result of \`${name}\` would be too long`);
   }
   return unknownMethod(value, name);
 }

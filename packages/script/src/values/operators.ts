@@ -1,4 +1,4 @@
-// The operators of expressions. They compare by value. `+` adds numbers and never joins texts.
+// Implements the operators of expressions. They compare by value. `+` adds numbers and never joins texts.
 import { isObject, type Json, plainText } from '@kernmantle/core/base';
 import {
   EMPTY,
@@ -208,7 +208,7 @@ export function operatorFunction(operator: Plain): (left: Value, right: Value) =
 
 export const minus = (value: Value): Value => computed(-numberOf(value), [value]);
 
-// These facts belong to a variable or a round of a loop. An element of a list does not need them.
+// Facts of a variable or of a round of a loop, which an element of a list does not need.
 const PASSING = new Set(['name', 'definedAt', 'exported', 'key', 'index']);
 
 /** True if the value and its parts have no marks, no own text and no other facts. */
@@ -246,7 +246,7 @@ export function augment(left: Value, right: Value): Value {
     case 'object':
       return mergeObjects(left, right);
     default:
-      return raise('expression_error', `\`+=\` does not work on ${kindName(left)}`);
+      return raise('expression_error', `\`+=\` cannot be used on ${kindName(left)}`);
   }
 }
 

@@ -1,5 +1,5 @@
-// The built-in transformers: functions such as `@upper("a")` or `| @upper`. They are not operations: no
-// guard judges them, and the marks of their input pass through.
+// Implements the built-in transformers: functions such as `@upper("a")` or `| @upper`. They are not
+// operations: no guard judges them, and the marks of their input pass through.
 import { type Json, type Outcome, parseJson } from '@kernmantle/core/base';
 import {
   addMarks,

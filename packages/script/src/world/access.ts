@@ -1,5 +1,5 @@
-// Checks which files a script may access: the project with the rights of the caller, and for a person at
-// the command line also reading elsewhere.
+// Checks which files a script may access. In the project the rights of the caller apply. A person at the
+// command line may also read other files.
 import { isAbsolute, relative, resolve, sep } from 'node:path';
 import {
   type Clock,
@@ -40,7 +40,7 @@ export interface WorldPorts {
   readonly kernel: Kernel;
   /** Returns the caller of kernel requests in this frame. */
   caller(frame: Frame): Caller;
-  /** Returns the kind of an item; `undefined` if the id is unknown. */
+  /** Returns the kind of an item; `undefined` if no item has the id. */
   kindOf(id: string): string | undefined;
   /** Returns how a tool reads untrusted data. */
   readsOf(id: string): Operation['reads'];
@@ -74,7 +74,7 @@ export function createAccess(ports: WorldPorts) {
     const refusal = (why: string, about: JsonObject = { missing: '', rule: 'closed_place' }) =>
       fail('permission_denied', `\`${path}\` ${why}`, { ...about, attempted: path });
     if (ports.closed.some((folder) => isInside(real, folder))) {
-      return refusal('is in the folder that holds your keys');
+      return refusal('is in the folder with your keys');
     }
     if (isKeptPlace(real)) return refusal('is in the folder with the records of a project');
     const name = ports.unguessable();

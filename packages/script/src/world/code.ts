@@ -1,6 +1,6 @@
 // Runs `node` and `py` blocks, each in a process of its own. The values are one JSON text on stdin, which
 // the runner reads before the block starts. The result of the block follows at the end of stdout, after a
-// random mark that the block cannot know.
+// random mark that the block cannot guess.
 import {
   type Failure,
   fail,
@@ -38,8 +38,8 @@ const frozen = (value) => { if (typeof value !== 'object' || value === null) ret
 const mx = frozen(decode(job.mx)), named = { require: require_, mx, ctx: mx };
 for (const { name, names, code, free, shape, parts } of job.helpers) {
   const run = code === null ? () => { throw new Error('\`' + name + '\` cannot be called from a node block; only js and node functions can') } : new Function(...names, ...free, code);
-  const given = names.slice(0, names.length - shape.length);
-  named[name] = (...args) => run(...given.map((_, at) => args[at]), ...Array.from(argumentsOf(shape, parts, free, named)));
+  const own = names.slice(0, names.length - shape.length);
+  named[name] = (...args) => run(...own.map((_, at) => args[at]), ...Array.from(argumentsOf(shape, parts, free, named)));
 }
 const leave = (text) => fs.writeSync(1, job.mark + text + '\\n');
 const failed = (error) => leave('e' + JSON.stringify({ name: String(error?.name ?? ''), message: String(error?.message ?? error) }));
@@ -106,9 +106,9 @@ def within(head, tree, file, globals):
     inner = outer
     while isinstance(inner.body[0], ast.FunctionDef): inner = inner.body[0]
     inner.body[0:1] = tree.body or [ast.Pass()]
-    code, made = compile(ast.fix_missing_locations(outer), file, "exec"), {}
-    exec(code, globals, made)
-    return made
+    code, names = compile(ast.fix_missing_locations(outer), file, "exec"), {}
+    exec(code, globals, names)
+    return names
 def shared(tree):
     import ast
     class Bare(ast.NodeTransformer):
@@ -121,7 +121,7 @@ def shared(tree):
         visit_AsyncFunctionDef = visit_ClassDef = visit_Lambda = visit_FunctionDef
     return Bare().visit(tree)
 def block(tree):
-    # A function, because the block may return. Its names belong to the file.
+    # The block is compiled as a function, because it may return. Its names belong to the file.
     import ast
     head, file = "def block():\\n pass", "<py block>"
     whole = [one for one in tree.body if isinstance(one, ast.ImportFrom) and one.names[0].name == "*"]
@@ -134,7 +134,7 @@ def block(tree):
     return within(head, tree, file, scope)["block"]
 scope, shelf = {"__name__": "__main__"}, {"__name__": "helpers"}
 mx = decode(job["mx"])
-for known in (scope, shelf): known["mx"], known["ctx"] = mx, mx
+for space in (scope, shelf): space["mx"], space["ctx"] = mx, mx
 sys.path.insert(0, "")
 for name, names, values, source in job["helpers"]:
     taken = ", ".join([*(one + "=None" for one in names), "*_others"])
@@ -283,7 +283,7 @@ function withoutMarked(mark: string, onOutput: (text: string) => void): (text: s
     const at = buffer.indexOf(mark);
     const line = at < 0 ? -1 : buffer.indexOf('\n', at);
     if (line >= 0) buffer = buffer.slice(0, at) + buffer.slice(line + 1);
-    // Text that may be the start of the mark waits for more.
+    // Text that may be the start of the mark is delivered later, when more text has arrived.
     const end = line < 0 && at >= 0 ? at : buffer.length - sharedEnd(buffer, mark);
     onOutput(buffer.slice(0, end));
     buffer = buffer.slice(end);

@@ -1,5 +1,5 @@
-// Files as scripts read them. Reads are synchronous, because a promise for each file would cost more than
-// the read.
+// Reads files for scripts. Reads are synchronous, because a promise for each file would cost more than the
+// read.
 import { createHash } from 'node:crypto';
 import {
   closeSync,
@@ -66,10 +66,10 @@ function bytesAt(
     if (info.isDirectory()) return diskFault({ code: 'EISDIR' }, name);
     if (!info.isFile()) return fail('invalid_input', `\`${name}\` is not a regular file`);
     if (info.size > MAX_FILE) {
-      return fail('invalid_input', `\`${name}\` has ${info.size} bytes, more than ${MAX_FILE}`);
+      return fail('invalid_input', `\`${name}\` has ${info.size} bytes; the limit is ${MAX_FILE}`);
     }
-    const there = linkOf(descriptor) ?? realpathSync.native(absolute);
-    if (there !== absolute) return diskFault({ code: 'ELOOP' }, name);
+    const realFile = linkOf(descriptor) ?? realpathSync.native(absolute);
+    if (realFile !== absolute) return diskFault({ code: 'ELOOP' }, name);
     return ok({ bytes: readFileSync(descriptor), inode: inodeOf(info) });
   } catch (error) {
     return readFault(error, name);
@@ -78,7 +78,7 @@ function bytesAt(
   }
 }
 
-/** Returns the real path of an open file on Linux. */
+/** Returns the real path of an open file; `undefined` if the system is not Linux. */
 function linkOf(descriptor: number): string | undefined {
   try {
     return readlinkSync(`/proc/self/fd/${descriptor}`);
@@ -118,7 +118,7 @@ function walk(
     try {
       entries = readdirSync(next.folder, { withFileTypes: true });
     } catch {
-      continue; // deleted, or not readable for this process
+      continue; // The folder was deleted, or this process cannot read it.
     }
     folders.push(next.folder);
     for (const entry of entries) {
@@ -148,7 +148,7 @@ export function nearestReal(path: string): string {
 
 type WorldFiles = Pick<ScriptWorld, 'readFile' | 'glob' | 'exists' | 'list'>;
 
-/** Repeats a read if another process recorded marks meanwhile, because marks are recorded before a write. */
+/** Repeats a read if another process recorded marks during it, because marks are recorded before a write. */
 function withSharedRecords({ shared }: LabelRecords, files: WorldFiles): WorldFiles {
   if (!shared) return files;
   async function repeatUntilStable<T>(look: () => MaybePromise<T>): Promise<T> {

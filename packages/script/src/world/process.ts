@@ -47,7 +47,7 @@ export const networkHint = (source: string, output: string): { hint?: string } =
       }
     : {};
 
-/** The start of one process, in terms of the primitive's config. */
+/** A request to start one process. `config` is the config of the process primitive. */
 interface Start {
   readonly config: JsonObject;
   readonly request: Pick<ProcessRequest, 'env' | 'stdin' | 'folder' | 'timeoutMs' | 'onOutput'>;
@@ -75,14 +75,14 @@ const NEEDED =
 /** Maximum total length of the variables, which share their space with the command. */
 const MAX_VARIABLES = 500_000;
 
-/** Returns the parameters that become variables of a command: no name that the process needs, none too long. */
+/** Returns the parameters that become variables of a command. It drops reserved names and values that are too long. */
 export function commandVariables(env: Readonly<Record<string, string>>): Record<string, string> {
-  let room = MAX_VARIABLES;
+  let rest = MAX_VARIABLES;
   const fits = ([name, value]: [string, string]): boolean => {
     const size = Buffer.byteLength(value);
     const isTaken = NEEDED.test(variableName(name)) || value.includes('\0');
-    if (isTaken || size > Math.min(MAX_WORD, room)) return false;
-    room -= size;
+    if (isTaken || size > Math.min(MAX_WORD, rest)) return false;
+    rest -= size;
     return true;
   };
   return Object.fromEntries(Object.entries(env).filter(fits));
@@ -163,8 +163,8 @@ export function createProcesses(ports: WorldPorts) {
     const { marks } = box.output;
     const ended = box.output.ended();
     const { shared } = ports.labels;
-    const noted = ended.ok && shared ? await shared.keep() : ended;
-    if (!noted.ok) return noted;
+    const recorded = ended.ok && shared ? await shared.keep() : ended;
+    if (!recorded.ok) return recorded;
     const isEnded = !ran.ok && ran.error.code === 'tool_failed' && 'exit_code' in ran.error.detail;
     const failure = ran.ok || isEnded ? undefined : ran;
     const stored = ports.audit(what.operation, failure);
