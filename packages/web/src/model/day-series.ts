@@ -57,8 +57,8 @@ function partsOf(group: CostGroup, models: readonly string[]): DayPart[] {
     const series = at < 0 ? models.length - 1 : at;
     amounts.set(series, (amounts.get(series) ?? 0) + amountOf(one));
   }
-  const named = [...amounts.values()].reduce((sum, amount) => sum + amount, 0);
-  const rest = amountOf(group) - named;
+  const namedSum = [...amounts.values()].reduce((sum, amount) => sum + amount, 0);
+  const rest = amountOf(group) - namedSum;
   if (rest > 1e-9) amounts.set(models.length, rest);
   let from = 0;
   return [...amounts]
@@ -76,8 +76,8 @@ export function daySeries(report: CostReport, now: number): DaySeries {
   const byDay = new Map(groups.map((group) => [group.name, group]));
   const models = modelsOf(groups);
   const last = Math.floor(now / DAY_MS);
-  const wanted = Number.isFinite(since) ? Math.floor(since / DAY_MS) : last;
-  const first = Math.max(last - MAX_DAYS + 1, Math.min(last, wanted));
+  const sinceDay = Number.isFinite(since) ? Math.floor(since / DAY_MS) : last;
+  const first = Math.max(last - MAX_DAYS + 1, Math.min(last, sinceDay));
   const days = Array.from({ length: last - first + 1 }, (_, index): DayBar => {
     const day = dayOf((first + index) * DAY_MS);
     const group = byDay.get(day);

@@ -50,9 +50,9 @@ interface Folding {
 }
 
 const push = (fold: Folding, row: TimelineEntry): number => fold.rows.push(row) - 1;
-function change(fold: Folding, at: number | undefined, made: RowChange): void {
+function change(fold: Folding, at: number | undefined, changes: RowChange): void {
   const row = at === undefined ? undefined : fold.rows[at];
-  if (at !== undefined && row) fold.rows[at] = { ...row, ...made };
+  if (at !== undefined && row) fold.rows[at] = { ...row, ...changes };
 }
 const rowAt = (fold: Folding, at: number | undefined) =>
   at === undefined ? undefined : fold.rows[at];
@@ -147,8 +147,8 @@ function denied(fold: Folding, event: SlimEvent): void {
     const own = rowFrom(event, 'call', 'denied');
     const text = event.preview ?? event.text ?? '';
     const name = event.tool ?? 'denied';
-    const made = push(fold, { ...own, name, text, why, end: event.ts, denials: [event.seq] });
-    if (event.call_id !== undefined) fold.calls.set(event.call_id, made);
+    const index = push(fold, { ...own, name, text, why, end: event.ts, denials: [event.seq] });
+    if (event.call_id !== undefined) fold.calls.set(event.call_id, index);
     return;
   }
   fold.open.delete(at);
@@ -209,15 +209,15 @@ function answered(fold: Folding): void {
 
 function spawned(fold: Folding, event: SlimEvent): void {
   const id = event.thread ?? '';
-  const known = fold.children.get(id) ?? startedBy(fold, event);
-  if (known === undefined) {
+  const at = fold.children.get(id) ?? startedBy(fold, event);
+  if (at === undefined) {
     needTurn(fold, event);
     fold.children.set(id, push(fold, rowFrom(event, 'child', 'open')));
     return;
   }
-  fold.children.set(id, known);
-  const name = event.directive ?? rowAt(fold, known)?.name ?? event.type;
-  change(fold, known, { kind: 'child', name, ...(event.thread !== undefined && { thread: id }) });
+  fold.children.set(id, at);
+  const name = event.directive ?? rowAt(fold, at)?.name ?? event.type;
+  change(fold, at, { kind: 'child', name, ...(event.thread !== undefined && { thread: id }) });
 }
 
 /** Finds a call with the directive as target, if the journal does not name the call. */
@@ -249,16 +249,16 @@ function hookAnswered(fold: Folding, event: SlimEvent): void {
   const row = rowAt(fold, at);
   fold.hooks.delete(hookKey(event));
   const end = event.ts;
-  const said = { state: 'done' as const, end, text: event.decision ?? '' };
+  const outcome = { state: 'done' as const, end, text: event.decision ?? '' };
   const also = {
     ...(event.took_ms !== undefined && { took_ms: event.took_ms }),
     ...(event.deed !== undefined && { why: event.deed }),
     ...(event.spend !== undefined && { spend: event.spend }),
   };
-  if (row) change(fold, at, { ...said, ...also, result: event.seq });
+  if (row) change(fold, at, { ...outcome, ...also, result: event.seq });
   else {
     const start = end - (event.took_ms ?? 0);
-    push(fold, { ...rowFrom(event, 'hook', 'done'), ...said, ...also, start });
+    push(fold, { ...rowFrom(event, 'hook', 'done'), ...outcome, ...also, start });
   }
   reach(fold, end);
 }
@@ -355,13 +355,13 @@ const TAKES: Readonly<Record<string, (fold: Folding, event: SlimEvent) => void>>
 };
 
 function takeEvent(fold: Folding, event: SlimEvent): void {
-  const { seen, span } = fold;
-  if (seen.events === 0) seen.first = event.seq;
-  seen.last = event.seq;
-  seen.events += 1;
+  const { seen: totals, span } = fold;
+  if (totals.events === 0) totals.first = event.seq;
+  totals.last = event.seq;
+  totals.events += 1;
   span.started ??= event.ts;
   if (event.unreadable) {
-    seen.unreadable += 1;
+    totals.unreadable += 1;
     const text = `event ${event.seq} cannot be read`;
     push(fold, { ...rowFrom(event, 'note', 'failed'), name: 'unreadable', text });
     return;

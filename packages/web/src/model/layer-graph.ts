@@ -64,8 +64,8 @@ function spotsOf(nodes: readonly LayerNode[]): GraphNode[] {
   const order = nodes.filter(({ id }) => Number.isFinite(id)).sort((a, b) => a.id - b.id);
   for (const { id, from, width } of order) {
     if (byId.has(id)) continue;
-    const known = [...new Set(from)].filter((earlier) => earlier < id);
-    const above = known.flatMap((earlier) => byId.get(earlier) ?? []);
+    const inputs = [...new Set(from)].filter((earlier) => earlier < id);
+    const above = inputs.flatMap((earlier) => byId.get(earlier) ?? []);
     const layer = above.reduce((deepest, spot) => Math.max(deepest, spot.layer + 1), 0);
     const size = Number.isFinite(width) ? Math.max(1, width) : 1;
     const spot: GraphNode = { id, width: size, above, below: [], layer, at: 0, x: 0, y: 0 };
@@ -145,12 +145,12 @@ function placeRow(row: readonly GraphNode[], width: number, gapX: number): void 
   let even = slack;
   for (const spot of row) {
     const { above } = spot;
-    const wish =
+    const ideal =
       above.length === 0
         ? even
         : above.reduce((sum, other) => sum + other.x + other.width / 2, 0) / above.length -
           spot.width / 2;
-    spot.x = wish;
+    spot.x = ideal;
     even += spot.width + gapX;
   }
   let left = 0;

@@ -33,13 +33,13 @@ interface Idle {
 /** Finds the idle stretches. `times` must be in ascending order. */
 function idleStretches(times: readonly number[], from: number, to: number): Idle[] {
   const least = Math.max(IDLE_MS, (to - from) * IDLE_SHARE);
-  const found: Idle[] = [];
+  const idle: Idle[] = [];
   let last = from;
   for (const time of [...times, to]) {
-    if (time - last > least) found.push({ from: last, to: Math.min(time, to) });
+    if (time - last > least) idle.push({ from: last, to: Math.min(time, to) });
     if (time > last) last = Math.min(time, to);
   }
-  return found;
+  return idle;
 }
 
 export function createScale(

@@ -119,18 +119,18 @@ function putAddress(bits: Bits, address: string): void {
 /** Adds a stretch without line ends. Returns the number of characters that fit the bounds. */
 function putStretch(bits: Bits, text: string, special: RegExp): number {
   let from = 0;
-  for (const { 0: found, index, groups = {} } of text.matchAll(special)) {
+  for (const { 0: match, index, groups = {} } of text.matchAll(special)) {
     if (bits.isFull()) return from;
     bits.plain(text.slice(from, index));
-    from = index + found.length;
-    if (groups.kept !== undefined) bits.plain(found);
-    else if (groups.ansi !== undefined) bits.put('ansi', `\u241b${found.slice(1)}`, found);
-    else if (groups.sign !== undefined) bits.put('sign', signOf(found), found);
-    else if (groups.address !== undefined) putAddress(bits, found);
+    from = index + match.length;
+    if (groups.kept !== undefined) bits.plain(match);
+    else if (groups.ansi !== undefined) bits.put('ansi', `\u241b${match.slice(1)}`, match);
+    else if (groups.sign !== undefined) bits.put('sign', signOf(match), match);
+    else if (groups.address !== undefined) putAddress(bits, match);
     else {
       const name =
         groups.spaces === undefined ? (groups.many ? 'hidden signs' : 'marks') : 'spaces';
-      bits.put('run', `${count(found.replace(/./gsu, 'x').length)} ${name}`, found);
+      bits.put('run', `${count(match.replace(/./gsu, 'x').length)} ${name}`, match);
     }
   }
   bits.plain(text.slice(from));
@@ -174,22 +174,22 @@ function cutText(text: string, bounds: Bounds): readonly ForeignBit[] {
       at = blank.end;
       continue;
     }
-    const found = text.indexOf('\n', at);
-    const end = found === -1 ? text.length : found;
-    const shown = end - at > bounds.line ? cutAt(text, at + bounds.line) : end;
-    const taken = putStretch(
+    const newline = text.indexOf('\n', at);
+    const end = newline === -1 ? text.length : newline;
+    const limit = end - at > bounds.line ? cutAt(text, at + bounds.line) : end;
+    const length = putStretch(
       bits,
-      text.slice(at, shown),
+      text.slice(at, limit),
       bounds.showsRuns ? SPECIAL_ALONE : SPECIAL,
     );
-    at += taken;
-    if (at < shown) break;
-    if (shown < end) {
-      bits.put('fold', `${shortCount(end - shown)} more in this line`, text.slice(shown, end));
+    at += length;
+    if (at < limit) break;
+    if (limit < end) {
+      bits.put('fold', `${shortCount(end - limit)} more in this line`, text.slice(limit, end));
       at = end;
     }
-    if (found !== -1) bits.plain('\n');
-    at = found === -1 ? end : end + 1;
+    if (newline !== -1) bits.plain('\n');
+    at = newline === -1 ? end : end + 1;
   }
   if (at < text.length) bits.put('fold', `${shortCount(text.length - at)} more`, text.slice(at));
   return bits.done();
@@ -197,11 +197,11 @@ function cutText(text: string, bounds: Bounds): readonly ForeignBit[] {
 
 /** Text in one line for a chip or a row: signs in brackets, folds as their size. */
 export const visibleText = (text: string, max = 200): string => {
-  const shown = foreignBits(text.slice(0, cutAt(text, max)))
-    .map(({ kind, text: seen }) =>
-      kind === 'text' || kind === 'host' ? seen : `\u2039${seen}\u203a`,
+  const visible = foreignBits(text.slice(0, cutAt(text, max)))
+    .map(({ kind, text: content }) =>
+      kind === 'text' || kind === 'host' ? content : `\u2039${content}\u203a`,
     )
     .join('')
     .replace(/[\n\t]+/g, ' ');
-  return text.length > max ? `${shown}…` : shown;
+  return text.length > max ? `${visible}…` : visible;
 };

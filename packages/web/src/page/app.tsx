@@ -114,7 +114,7 @@ export function StreamFrame() {
   const { pending } = useApprovals();
   const due = Math.max(totals.due, pending.length);
   const { state, since, retry_at } = connection.value;
-  const shown = isOver.value ? 'over' : state;
+  const status = isOver.value ? 'over' : state;
   const find = useLoaded(open === 'find' ? 'find' : '', open === 'find' ? loadFind : undefined);
   const { path } = route.value;
   useKeys(
@@ -143,18 +143,18 @@ export function StreamFrame() {
         project={me.value?.project ?? ''}
         fleet={me.value?.fleet === true}
         counts={{ at_work: totals.at_work, due }}
-        connection={shown}
+        connection={status}
         onFind={() => setOpen('find')}
         onKeys={() => setOpen('keys')}
         onTheme={nextTheme}
       />
       <ConnectionBar
-        state={shown}
+        state={status}
         since={since}
         retry={connectNow}
         {...(retry_at === undefined ? {} : { retryAt: retry_at })}
       />
-      <div id="content" class={`view stack is-${shown}`} tabIndex={-1}>
+      <div id="content" class={`view stack is-${status}`} tabIndex={-1}>
         <ErrorBoundary key={path.split('/')[1] ?? ''}>
           <View />
         </ErrorBoundary>

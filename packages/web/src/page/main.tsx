@@ -17,9 +17,9 @@ async function start(): Promise<PageFault | undefined> {
   const linked = token === undefined ? undefined : await openSession(token);
   if (linked?.ok) return undefined;
   // A used link is no error for a person who already has a session.
-  const kept = await loadMe();
-  if (kept.ok) return undefined;
-  return linked?.error ?? (kept.error.code === 'unreachable' ? kept.error : undefined);
+  const session = await loadMe();
+  if (session.ok) return undefined;
+  return linked?.error ?? (session.error.code === 'unreachable' ? session.error : undefined);
 }
 
 function App() {

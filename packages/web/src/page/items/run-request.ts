@@ -37,8 +37,8 @@ function readJson(text: string): Data | undefined {
 /** Returns the value of an input, or the description of a valid value. */
 function readInput(input: ItemInput, text: string): { value: Data } | { wants: string } {
   const { type, enum: options } = input;
-  const chosen = options?.find((option) => asWritten(option) === text);
-  if (chosen !== undefined) return { value: chosen };
+  const match = options?.find((option) => asWritten(option) === text);
+  if (match !== undefined) return { value: match };
   if (type === 'boolean') return { value: text === 'true' };
   if (type === 'number' || type === 'integer') {
     const value = Number(text);
@@ -86,14 +86,14 @@ export function readWish(
   }
   if (Object.keys(faults).length > 0) return { faults };
   const [model, message] = [fields.model.trim(), fields.message.trim()];
-  const wish: RunRequestBody = {
+  const request: RunRequestBody = {
     directive,
     inputs,
     ...(Object.keys(limits).length > 0 ? { limits } : {}),
     ...(model === '' ? {} : { model }),
     ...(message === '' ? {} : { message }),
   };
-  return { wish };
+  return { wish: request };
 }
 
 const isFieldError = (value: unknown): value is { field: string; error: string } =>

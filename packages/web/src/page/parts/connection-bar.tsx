@@ -26,14 +26,14 @@ export function ConnectionBar(props: {
     );
   }
   if (state !== 'lost') return null;
-  const left = retryAt === undefined ? 0 : Math.ceil((retryAt - now.value) / 1000);
+  const secondsLeft = retryAt === undefined ? 0 : Math.ceil((retryAt - now.value) / 1000);
   return (
     <section class="conn-bar" aria-label="Connection" role="status">
       <Icon name="warn" />
       <span>
         Not connected since <span class="mono">{clockTime(since)}</span>,{' '}
         <span aria-hidden="true">
-          {left > 0 ? `trying again in ${seconds(left)}` : 'trying again'}
+          {secondsLeft > 0 ? `trying again in ${seconds(secondsLeft)}` : 'trying again'}
         </span>
       </span>
       <Button text="Now" onClick={retry} />

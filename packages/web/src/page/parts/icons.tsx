@@ -39,12 +39,12 @@ export type IconName = keyof typeof SHAPES;
 /** Set `label` only if no word is beside the icon. */
 export function Icon(props: { name: IconName; label?: string; class?: string }) {
   const { name, label } = props;
-  const said =
+  const aria =
     label === undefined
       ? { 'aria-hidden': 'true' as const }
       : { role: 'img' as const, 'aria-label': label };
   return (
-    <svg class={`i ${props.class ?? ''}`} viewBox="0 0 14 14" {...said}>
+    <svg class={`i ${props.class ?? ''}`} viewBox="0 0 14 14" {...aria}>
       <path d={SHAPES[name]} />
     </svg>
   );

@@ -22,18 +22,18 @@ export function LabelChips(props: {
 }) {
   const { taint, showSources = false, max = 4 } = props;
   const [isOpen, setOpen] = useState(false);
-  const shown = taint
+  const visible = taint
     .filter((label) => showSources || !isSource(label))
     .toSorted((a, b) => rank(a) - rank(b));
-  const first = isOpen ? shown : shown.slice(0, max);
+  const first = isOpen ? visible : visible.slice(0, max);
   return (
     <span class="labels">
       {first.map((label) => (
         <Chip key={label} label={label} />
       ))}
-      {first.length < shown.length ? (
+      {first.length < visible.length ? (
         <button type="button" class="label" onClick={() => setOpen(true)}>
-          {shown.length - first.length} more
+          {visible.length - first.length} more
         </button>
       ) : null}
     </span>

@@ -34,15 +34,15 @@ export function ForeignText(props: {
 }) {
   const { text, author, labels = [] } = props;
   const bits = useMemo(() => foreignBits(text), [text]);
-  const shown = <Bits bits={bits} class={`foreign ${props.class ?? ''}`} />;
-  if (author === undefined) return shown;
+  const body = <Bits bits={bits} class={`foreign ${props.class ?? ''}`} />;
+  if (author === undefined) return body;
   return (
     <figure class="words">
       <figcaption>
         <span>{author}</span> <LabelChips taint={labels} />
         <CopyButton text={text} label={`Copy what ${author} says`} />
       </figcaption>
-      {shown}
+      {body}
     </figure>
   );
 }

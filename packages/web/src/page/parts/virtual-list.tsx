@@ -64,7 +64,7 @@ const MOVES: Readonly<Record<string, (at: number, page: number, last: number) =>
 function useWindow({ count, rowHeight, follow, onFollow, onEnd }: VirtualListProps) {
   const box = useRef<HTMLDivElement>(null);
   const [view, setView] = useState({ top: 0, height: 600 });
-  const wanted = useRef(-1);
+  const followTop = useRef(-1);
   useLayoutEffect(() => {
     const element = box.current;
     if (!element) return undefined;
@@ -78,13 +78,13 @@ function useWindow({ count, rowHeight, follow, onFollow, onEnd }: VirtualListPro
     const element = box.current;
     if (!follow || !element) return;
     element.scrollTop = element.scrollHeight;
-    wanted.current = element.scrollTop;
+    followTop.current = element.scrollTop;
   }, [follow, count, view.height]);
   const onScroll = () => {
     const element = box.current;
     if (!element) return;
     const { scrollTop: top } = element;
-    if (follow && top < wanted.current - rowHeight) onFollow?.(false);
+    if (follow && top < followTop.current - rowHeight) onFollow?.(false);
     // Renders only after a scroll by whole rows, and never forces a layout.
     const whole = Math.floor(top / rowHeight) * rowHeight;
     setView((last) => (last.top === whole ? last : { ...last, top: whole }));

@@ -26,7 +26,7 @@ import {
 const CALM_MS = 800;
 
 /** False for a moment after `shown` has changed or the window got the focus. */
-function useCalm(shown: string): boolean {
+function useCalm(content: string): boolean {
   const [isCalm, setCalm] = useState(false);
   useEffect(() => {
     let timer: ReturnType<typeof setTimeout>;
@@ -43,7 +43,7 @@ function useCalm(shown: string): boolean {
       removeEventListener('focus', begin);
       document.removeEventListener('visibilitychange', begin);
     };
-  }, [shown]);
+  }, [content]);
   return isCalm;
 }
 
@@ -198,7 +198,7 @@ function Beyond({ draft, change }: { draft: DecisionDraft; change: ChangeDraft }
   );
 }
 
-const GIVEN_AWAY: Readonly<Record<string, string>> = {
+const FAILURES: Readonly<Record<string, string>> = {
   conflict: 'Nothing was given: it changed or was decided elsewhere.',
   expired: 'Nothing was given: it has expired.',
   approval_expired: 'Nothing was given: it has expired.',
@@ -208,7 +208,7 @@ const GIVEN_AWAY: Readonly<Record<string, string>> = {
 function Fault({ fault, command }: { fault: PageFault; command: string }) {
   return (
     <div class="refused-act stack">
-      <b>{GIVEN_AWAY[fault.code] ?? 'Nothing was given.'}</b>
+      <b>{FAILURES[fault.code] ?? 'Nothing was given.'}</b>
       <ErrorState error={fault} command={command} />
     </div>
   );
@@ -245,14 +245,14 @@ function useDecisionKeys(review: ApprovalReview, change: ChangeDraft, command: s
           },
         }
       : undefined;
-  const chosen = {
+  const actions = {
     a: choosing('once', 'approve once: go to the button'),
     v: choosing('value', 'approve for this value: go to the button'),
     s: choosing('scope', 'approve for a scope: go to the button'),
   };
   useKeys({
     ...Object.fromEntries(
-      Object.entries(chosen).flatMap(([key, act]) => (act ? [[key, act]] : [])),
+      Object.entries(actions).flatMap(([key, act]) => (act ? [[key, act]] : [])),
     ),
     d: { says: 'deny: go to the button', run: () => focusOn('deny') },
     c: { says: 'copy the command', run: () => void copyText(command) },

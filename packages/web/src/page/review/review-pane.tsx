@@ -349,14 +349,14 @@ function Review(props: {
 /** Reloads an open review when the list has a newer state. Returns true if its content changed. */
 function useFresh(review: ApprovalReview | undefined, again: () => void): boolean {
   const first = useRef<string>(undefined);
-  const shown = review?.approval;
-  const row = [...pending.value, ...decided.value].find(({ id }) => id === shown?.id);
+  const current = review?.approval;
+  const row = [...pending.value, ...decided.value].find(({ id }) => id === current?.id);
   const sum = (one: ListedApproval | undefined) => `${one?.digest} ${one?.state} ${one?.uses}`;
   useEffect(() => {
-    if (row && sum(row) !== sum(shown)) again();
+    if (row && sum(row) !== sum(current)) again();
   }, [sum(row)]);
-  first.current ??= shown?.digest;
-  return shown !== undefined && first.current !== shown.digest;
+  first.current ??= current?.digest;
+  return current !== undefined && first.current !== current.digest;
 }
 
 /** `onDecided` is called once, after a decision from this pane was accepted. */
@@ -365,9 +365,9 @@ export function ReviewPane({ id, onDecided }: { id: string; onDecided?: () => vo
   const review = answer?.ok ? answer.output : undefined;
   const hasChanged = useFresh(review, again);
   const [fault, setFault] = useState<PageFault>();
-  const onDone = (found: PageFault | undefined) => {
-    setFault(found);
-    if (found === undefined && onDecided) onDecided();
+  const onDone = (problem: PageFault | undefined) => {
+    setFault(problem);
+    if (problem === undefined && onDecided) onDecided();
     again();
   };
   const pane = useRef<HTMLElement>(null);

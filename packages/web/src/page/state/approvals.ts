@@ -44,17 +44,17 @@ function takeFrame(frame: Exclude<StreamFrame, { kind: 'reset' }>): void {
   if (frame.kind !== 'batch' || !frame.approvals) return;
   // A failed read after a reset is repeated here.
   if (fault.peek() && !snapshot.isReading()) void load();
-  const waits = new Map(pending.peek().map((one) => [one.id, one]));
-  const done = new Map(decided.peek().map((one) => [one.id, one]));
+  const pendingById = new Map(pending.peek().map((one) => [one.id, one]));
+  const decidedById = new Map(decided.peek().map((one) => [one.id, one]));
   for (const one of frame.approvals) {
-    if (one.state === 'pending') waits.set(one.id, one);
+    if (one.state === 'pending') pendingById.set(one.id, one);
     else {
-      waits.delete(one.id);
-      done.set(one.id, one);
+      pendingById.delete(one.id);
+      decidedById.set(one.id, one);
     }
   }
-  pending.value = [...waits.values()].toSorted((a, b) => a.asked - b.asked);
-  decided.value = [...done.values()]
+  pending.value = [...pendingById.values()].toSorted((a, b) => a.asked - b.asked);
+  decided.value = [...decidedById.values()]
     .toSorted((a, b) => (b.decided ?? b.expires ?? 0) - (a.decided ?? a.expires ?? 0))
     .slice(0, KEPT);
   for (const reader of readers) reader(frame.approvals);

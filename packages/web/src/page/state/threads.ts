@@ -55,14 +55,14 @@ let filter: ThreadsFilter = {};
 let isListening = false;
 const snapshot = createSnapshot(takeFrame);
 
-function wordsOf(wanted: ThreadsFilter): [string, string][] {
+function wordsOf(query: ThreadsFilter): [string, string][] {
   const words: [string, string][] = [];
-  for (const [name, value] of Object.entries(wanted)) if (value) words.push([name, String(value)]);
+  for (const [name, value] of Object.entries(query)) if (value) words.push([name, String(value)]);
   return words;
 }
 
-function pathFor(wanted: ThreadsFilter, cursor?: string): string {
-  const words = new URLSearchParams([...wordsOf(wanted), ['limit', String(PAGE)]]);
+function pathFor(query: ThreadsFilter, cursor?: string): string {
+  const words = new URLSearchParams([...wordsOf(query), ['limit', String(PAGE)]]);
   if (cursor !== undefined) words.set('cursor', cursor);
   return `threads?${words.toString()}`;
 }
@@ -84,9 +84,9 @@ function show(answer: PageAnswer<ThreadList>, isNew: boolean): void {
     return;
   }
   const { rows, totals: counted, directives, next_cursor, position } = answer.output;
-  const kept = isNew ? [] : before.rows;
+  const previous = isNew ? [] : before.rows;
   list.value = {
-    rows: new Map([...kept, ...rows.map((row) => [row.id, row] as const)]),
+    rows: new Map([...previous, ...rows.map((row) => [row.id, row] as const)]),
     totals: counted,
     directives,
     isLoading: false,
@@ -142,11 +142,11 @@ export function loadMore(): void {
 export const reloadThreads = (): void => void load(true);
 
 /** The list of threads that a view shows. */
-export function useThreads(wanted: ThreadsFilter): void {
-  const key = JSON.stringify(wordsOf(wanted));
+export function useThreads(next: ThreadsFilter): void {
+  const key = JSON.stringify(wordsOf(next));
   useEffect(() => {
     const isSame = key === JSON.stringify(wordsOf(filter));
-    filter = wanted;
+    filter = next;
     if (!isSame) list.value = { ...list.peek(), rows: new Map() };
     if (!isSame || !isListening) void load(true);
   }, [key]);

@@ -38,7 +38,7 @@ const authorOf = ({ by = 'harness' }: SlimEvent): string =>
 /** Messages, and one line for each call and hook. */
 function useLines(events: readonly SlimEvent[], rows: readonly TimelineEntry[]) {
   return useMemo(() => {
-    const said = events
+    const messages = events
       .filter(
         ({ type, preview, text }) => eventFlags(type).isMessage && (preview ?? text ?? '') !== '',
       )
@@ -46,7 +46,7 @@ function useLines(events: readonly SlimEvent[], rows: readonly TimelineEntry[]) 
     const steps = rows
       .filter(({ kind }) => kind === 'call' || kind === 'child' || kind === 'hook')
       .map((row) => ({ seq: row.seq, event: undefined, row }));
-    return [...said, ...steps].sort((a, b) => a.seq - b.seq);
+    return [...messages, ...steps].sort((a, b) => a.seq - b.seq);
   }, [events, rows]);
 }
 

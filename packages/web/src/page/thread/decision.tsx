@@ -55,12 +55,12 @@ function ArgumentTable(props: {
   chosen?: string;
   onChoose?: (name: string) => void;
 }) {
-  const { arguments: given, chosen, onChoose } = props;
-  if (given.length === 0) return <p class="faint">none</p>;
+  const { arguments: args, chosen, onChoose } = props;
+  if (args.length === 0) return <p class="faint">none</p>;
   return (
     <table class="args-t">
       <tbody>
-        {given.map(({ name, text, bytes: size, is_cut: isCut, labels, origin }) => (
+        {args.map(({ name, text, bytes: size, is_cut: isCut, labels, origin }) => (
           <tr key={name}>
             <th scope="row">
               {onChoose ? (
@@ -190,8 +190,8 @@ export function Decision(props: {
   const isDecided = row.state === 'denied' || row.state === 'waits' || row.denials.length > 0;
   const [argument, setArgument] = useState<string>();
   const [isAsked, setAsked] = useState(isDecided);
-  const given = detail.arguments ?? [];
-  const size = given.reduce((sum, one) => sum + one.bytes, 0);
+  const args = detail.arguments ?? [];
+  const size = args.reduce((sum, one) => sum + one.bytes, 0);
   const subject = row.denials.at(-1) ?? row.seq;
   return (
     <>
@@ -202,7 +202,7 @@ export function Decision(props: {
           <span class="faint end">{bytes(size)}</span>
         </h3>
         <ArgumentTable
-          arguments={given}
+          arguments={args}
           {...(argument === undefined ? {} : { chosen: argument })}
           onChoose={(name) => {
             setArgument(name === argument ? undefined : name);

@@ -21,14 +21,14 @@ const isRecord = (value: Data | undefined): value is DataObject =>
 
 /** Returns a field of an object as text, or '' without one. */
 export function textAt(value: Data | undefined, name: string): string {
-  const found = isRecord(value) ? value[name] : undefined;
-  return typeof found === 'string' || typeof found === 'number' ? String(found) : '';
+  const field = isRecord(value) ? value[name] : undefined;
+  return typeof field === 'string' || typeof field === 'number' ? String(field) : '';
 }
 
 /** A field of an object as a list of objects. */
 export function listAt(value: Data | undefined, name: string): readonly DataObject[] {
-  const found = isRecord(value) ? value[name] : undefined;
-  return Array.isArray(found) ? found.filter(isRecord) : [];
+  const field = isRecord(value) ? value[name] : undefined;
+  return Array.isArray(field) ? field.filter(isRecord) : [];
 }
 
 /** `9f3a·c1e0`: enough of a hash to compare by eye. */
@@ -51,15 +51,15 @@ const Signature = ({ item }: { item: DataObject | undefined }) => {
 };
 
 /** Worker that owns the lease, and the end of the lease. */
-function Holder({ thread: { id, worker } }: Pick<ThreadView, 'thread'>) {
+function LeaseOwner({ thread: { id, worker } }: Pick<ThreadView, 'thread'>) {
   const { state, clock } = useFleet();
   if (worker === undefined) return null;
-  const hold = state?.held.find(({ thread }) => thread === id);
-  const left = hold ? Math.round((hold.lease_until - clock) / 1000) : 0;
+  const lease = state?.held.find(({ thread }) => thread === id);
+  const rest = lease ? Math.round((lease.lease_until - clock) / 1000) : 0;
   return (
     <span
       title={
-        left > 0 ? `its lease lasts ${seconds(left)}, and is renewed` : visibleText(worker, 160)
+        rest > 0 ? `its lease lasts ${seconds(rest)}, and is renewed` : visibleText(worker, 160)
       }
     >
       on{' '}
@@ -125,7 +125,7 @@ function Meta({ view, until }: { view: ThreadView; until: number }) {
           directive <code title={hash}>{shortHash(hash)}</code>
         </span>
       )}
-      <Holder thread={thread} />
+      <LeaseOwner thread={thread} />
       {thread.parent === undefined ? null : (
         <span>
           <Link to={threadPath(thread.parent)} class="more-link">

@@ -219,24 +219,24 @@ const SIDES: Readonly<Record<TimelineEntry['kind'], string>> = {
 };
 
 /** Most important event of a row: the refusal of a call, the reply of a turn, the answer of a hook. */
-const telling = (row: TimelineEntry | undefined, seq: number): number =>
+const mainEventOf = (row: TimelineEntry | undefined, seq: number): number =>
   row?.kind === 'turn' || row?.kind === 'hook'
     ? (row.result ?? row.seq)
     : (row?.denials.at(-1) ?? row?.seq ?? seq);
 
 export function Inspector(props: InspectorProps) {
   const { thread, seq, row, events, onSelect } = props;
-  const [chosen, setSide] = useState<Side>();
+  const [selectedSide, setSide] = useState<Side>();
   // Without a row it is the event itself that is looked at.
-  const side = chosen ?? (row ? 'decision' : 'raw');
-  const shown = seq === undefined ? undefined : telling(row, seq);
+  const side = selectedSide ?? (row ? 'decision' : 'raw');
+  const eventSeq = seq === undefined ? undefined : mainEventOf(row, seq);
   const { answer, again } = useResource<EventDetail>(
-    shown === undefined ? undefined : threadResource(thread, `/events/${shown}`),
+    eventSeq === undefined ? undefined : threadResource(thread, `/events/${eventSeq}`),
   );
-  if (seq === undefined || shown === undefined) {
+  if (seq === undefined || eventSeq === undefined) {
     return <Overview rows={props.rows} onSelect={onSelect} />;
   }
-  const event = events.find((one) => one.seq === shown);
+  const event = events.find((one) => one.seq === eventSeq);
   const title = row?.name ?? event?.type ?? 'event';
   const tone = row?.state === 'denied' || row?.state === 'failed' ? 'bad' : '';
   const [first, second] = [row ? SIDES[row.kind] : 'Text', 'Raw'];
@@ -261,7 +261,7 @@ export function Inspector(props: InspectorProps) {
         ) : null}
         <code class="name cut">{title}</code>
         <span class="faint cut">
-          event {count(shown)}
+          event {count(eventSeq)}
           {event ? ` · turn ${event.turn} · ${clockTime(event.ts, true)}` : ''}
         </span>
         <div class="tabs" role="tablist" aria-label="Step">
@@ -273,7 +273,7 @@ export function Inspector(props: InspectorProps) {
         {!answer ? (
           <LoadingRows rows={5} />
         ) : answer.ok ? (
-          <Body {...props} seq={shown} side={side} detail={answer.output} />
+          <Body {...props} seq={eventSeq} side={side} detail={answer.output} />
         ) : (
           <ErrorState error={answer.error} again={again} />
         )}

@@ -96,15 +96,15 @@ export function RaiseSheet(props: {
   const [model, setModel] = useState('');
   const [message, setMessage] = useState('');
   const [reason, setReason] = useState('');
-  const wish = wishOf(typed, model, message, reason);
-  const command = resumeCommand(thread.id, wish);
+  const request = wishOf(typed, model, message, reason);
+  const command = resumeCommand(thread.id, request);
   const [why, isBusy] = [acting.why('resume'), acting.isBusy('resume')];
   const isWrong = thread.meters.some(
     (meter) =>
       limitProblem(meter, typed[meter.name] ?? '', view.ceilings[meter.name]) !== undefined,
   );
   const resume = async () => {
-    const answer = await acting.send('resume', wish, command);
+    const answer = await acting.send('resume', request, command);
     if (answer.ok) onClose();
   };
   const spend = thread.meters.find(({ name }) => name === 'spend');

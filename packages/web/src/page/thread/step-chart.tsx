@@ -158,8 +158,8 @@ function Last({
 
 function TurnNumbers({ frame, turns }: { frame: StreamFrame; turns: number }) {
   const every = Math.max(1, Math.ceil(turns / 6));
-  const shown = Array.from({ length: Math.ceil(turns / every) }, (_, at) => at * every + 1);
-  return shown
+  const numbers = Array.from({ length: Math.ceil(turns / every) }, (_, at) => at * every + 1);
+  return numbers
     .filter((turn) => turn <= turns)
     .map((turn) => (
       <text key={turn} x={frame.x(turn)} y={frame.height - 5} text-anchor="middle">

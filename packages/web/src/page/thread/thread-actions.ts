@@ -70,7 +70,7 @@ export function useActing(
   const now = useRef({ last, status });
   now.current = { last, status };
 
-  const heard = useMemo(() => {
+  const acknowledged = useMemo(() => {
     const least = Math.min(...sent.map(({ after }) => after));
     return (
       events.findLast(({ seq, type }) => seq > least && eventFlags(type).acknowledges)?.seq ?? 0
@@ -78,10 +78,10 @@ export function useActing(
   }, [events, sent]);
   useEffect(() => {
     setSent((before) => {
-      const open = before.filter((one) => heard <= one.after && one.status === status);
+      const open = before.filter((one) => acknowledged <= one.after && one.status === status);
       return open.length === before.length ? before : open;
     });
-  }, [heard, status]);
+  }, [acknowledged, status]);
   useEffect(() => {
     if (sent.length === 0) return undefined;
     const timer = setTimeout(() => setSent([]), PATIENCE_MS);

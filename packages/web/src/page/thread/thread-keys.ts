@@ -16,8 +16,8 @@ interface KeyScene {
   readonly view: ThreadView | undefined;
   readonly rows: readonly ShownRow[];
   readonly selected: number;
-  select(shown: ShownRow | undefined): void;
-  toggle(shown: ShownRow): void;
+  select(entry: ShownRow | undefined): void;
+  toggle(entry: ShownRow): void;
   unfoldTime(): void;
   follow(): void;
   pause(): void;
@@ -30,8 +30,8 @@ function nextTrouble({ rows, selected }: KeyScene, step: 1 | -1): ShownRow | und
   for (let tries = 1; tries <= rows.length; tries++) {
     const from = selected < 0 && step < 0 ? rows.length : selected;
     const index = (from + step * tries + rows.length * 2) % rows.length;
-    const shown = rows[index];
-    if (shown?.kind === 'row' && isTrouble(shown.row)) return shown;
+    const entry = rows[index];
+    if (entry?.kind === 'row' && isTrouble(entry.row)) return entry;
   }
   return undefined;
 }
@@ -51,8 +51,8 @@ function moves(scene: KeyScene): KeyActs {
     if (next) select(next);
   };
   const fold = (isOpen: boolean) => () => {
-    const shown = rows[selected];
-    if (shown?.kind === 'row' && shown.isOpen === isOpen) scene.toggle(shown);
+    const entry = rows[selected];
+    if (entry?.kind === 'row' && entry.isOpen === isOpen) scene.toggle(entry);
   };
   const down = { says: 'next step', run: move(1) };
   const up = { says: 'previous step', run: move(-1) };
@@ -77,8 +77,8 @@ function moves(scene: KeyScene): KeyActs {
 export function useThreadKeys(scene: KeyScene): void {
   const { id, view } = scene;
   const copyCommand = () => {
-    const shown = document.querySelector('.insp .command code')?.textContent;
-    void copyText(shown ?? `km threads show ${id}`);
+    const text = document.querySelector('.insp .command code')?.textContent;
+    void copyText(text ?? `km threads show ${id}`);
   };
   const tabs = Object.fromEntries(
     TABS.map((tab, index) => [String(index + 1), { says: tab, run: () => openTab(tab) }]),

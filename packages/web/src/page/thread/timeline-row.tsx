@@ -18,7 +18,7 @@ export interface RowScene {
   readonly isAlive: boolean;
   readonly currency: string;
   readonly children: ReadonlyMap<string, ListedRun>;
-  onToggle(shown: ShownRow): void;
+  onToggle(entry: ShownRow): void;
 }
 
 const STATE_ICONS: Readonly<Partial<Record<TimelineState, IconName>>> = {
@@ -52,9 +52,9 @@ const STATE_CLASSES: Readonly<Partial<Record<TimelineState, string>>> = {
   unknown: 'is-you',
 };
 
-export function rowClass(shown: ShownRow, isAlive: boolean): string {
-  if (shown.kind === 'live') return 'text';
-  const { row } = shown;
+export function rowClass(entry: ShownRow, isAlive: boolean): string {
+  if (entry.kind === 'live') return 'text';
+  const { row } = entry;
   if (row.kind === 'turn') return `turn ${row.state === 'failed' ? 'is-bad' : ''}`;
   const own = STATE_CLASSES[row.state];
   if (own !== undefined) return own;

@@ -27,8 +27,8 @@ export const GroupCells = (props: {
 /** Shows `5/12` with its bar, or only the number without a limit. */
 function Used({ run, name, word }: { run: ListedRun; name: 'turns' | 'spend'; word: string }) {
   const meter = run.meters.find((one) => one.name === name);
-  const told = run.cost[name];
-  const used = meter?.used ?? Number(told ?? 0);
+  const amount = run.cost[name];
+  const used = meter?.used ?? Number(amount ?? 0);
   const about = name === 'spend' && run.cost['estimated'] === true ? 'about ' : '';
   return (
     <span role="gridcell" class={`used nowrap small ${name}`}>

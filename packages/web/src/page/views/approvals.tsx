@@ -124,8 +124,8 @@ function openNext(decidedId: string): void {
 export function ApprovalsPage() {
   const [, current] = route.value.parts;
   const { close } = useOldest(current);
-  const done = useDecided();
-  const rows = [...pending.value, ...done];
+  const decidedToday = useDecided();
+  const rows = [...pending.value, ...decidedToday];
   useKeys({
     j: { says: 'next', run: () => step(rows, current, 1) },
     k: { says: 'previous', run: () => step(rows, current, -1) },
@@ -144,13 +144,13 @@ export function ApprovalsPage() {
         </header>
         <div class="scroll-y">
           <Waiting current={current} />
-          {done.length > 0 ? (
+          {decidedToday.length > 0 ? (
             <>
               <h2 class="list-head small">
-                Decided today <small>{done.length}</small>
+                Decided today <small>{decidedToday.length}</small>
               </h2>
               <ul class="picks">
-                {done.map((row) => (
+                {decidedToday.map((row) => (
                   <DecidedRow key={row.id} row={row} current={row.id === current} />
                 ))}
               </ul>

@@ -158,8 +158,8 @@ function Report({ report }: { report: CostReport }) {
 }
 
 export function CostPage() {
-  const asked = route.value.query.get('since');
-  const range = isRange(asked) ? asked : '30d';
+  const since = route.value.query.get('since');
+  const range = isRange(since) ? since : '30d';
   const { answer, again } = useResource<CostReport>(`cost?since=${range}`);
   return (
     <main class="scroll-page cost">

@@ -91,13 +91,13 @@ async function callHits(find: string, thread: string, signal: AbortSignal): Prom
 }
 
 function useHits(find: string): readonly HitGroup[] {
-  const [asked, setAsked] = useState<readonly HitGroup[]>([]);
+  const [results, setResults] = useState<readonly HitGroup[]>([]);
   const [word, thread] = route.value.parts;
   useEffect(() => {
     if (find === '') return undefined;
     const stop = new AbortController();
     const show = (groups: readonly HitGroup[]): void => {
-      if (!stop.signal.aborted) setAsked(groups);
+      if (!stop.signal.aborted) setResults(groups);
     };
     const timer = setTimeout(() => {
       const calls = word === 't' && thread ? [callHits(find, thread, stop.signal)] : [];
@@ -109,7 +109,7 @@ function useHits(find: string): readonly HitGroup[] {
     };
   }, [find, word, thread]);
   if (find === '') return [];
-  return [approvalHits(find), threadHits(find), ...asked].filter(({ hits }) => hits.length > 0);
+  return [approvalHits(find), threadHits(find), ...results].filter(({ hits }) => hits.length > 0);
 }
 
 /** Arrow keys select a result. Enter in the field opens the first one. */

@@ -68,7 +68,7 @@ function Server({ server }: { server: HealthView['server'] }) {
 
 /** Errors decide the verdict first, then warnings. */
 function Verdict({ findings }: Pick<HealthView, 'findings'>) {
-  const count = (wanted: string): number => findings.filter(({ state }) => state === wanted).length;
+  const count = (which: string): number => findings.filter(({ state }) => state === which).length;
   const [wrong, open] = [count('bad'), count('note')];
   const tone = wrong > 0 ? 'bad' : open > 0 ? 'you' : 'ok';
   const words = wrong > 0 ? `${wrong} of ${findings.length} to fix` : `${open} to look at`;

@@ -16,9 +16,9 @@ export function LoginPage(props: { error?: PageFault }) {
   const enter = async (event: Event) => {
     event.preventDefault();
     setBusy(true);
-    const given = token.trim();
+    const text = token.trim();
     // The whole link is as good as its token.
-    const answer = await openSession(/#t=([^&\s]+)/.exec(given)?.[1] ?? given);
+    const answer = await openSession(/#t=([^&\s]+)/.exec(text)?.[1] ?? text);
     setBusy(false);
     setError(answer.ok ? undefined : answer.error);
     if (!answer.ok) return;

@@ -202,8 +202,8 @@ function Script({ view }: { view: ScriptDocument }) {
     setFault(answer.ok ? undefined : answer.error);
     if (answer.ok) setRun(answer.output.run);
   };
-  const named = fields.filter(({ name }) => name.trim() !== '');
-  const words = named.map(({ name, text }) => ` --payload ${shellWord(`${name.trim()}=${text}`)}`);
+  const rows = fields.filter(({ name }) => name.trim() !== '');
+  const words = rows.map(({ name, text }) => ` --payload ${shellWord(`${name.trim()}=${text}`)}`);
   return (
     <div class="script">
       <div class="script-doc">

@@ -125,12 +125,12 @@ interface ThreadParts {
   readonly currency: string;
   readonly follow: boolean;
   setFollow(follow: boolean): void;
-  select(shown: ShownRow | undefined): void;
+  select(entry: ShownRow | undefined): void;
   selectSeq(seq: number | undefined): void;
 }
 
-function TabBody(shown: ThreadParts) {
-  const { view, live, folded, place, rows, scene, currency, selectSeq } = shown;
+function TabBody(parts: ThreadParts) {
+  const { view, live, folded, place, rows, scene, currency, selectSeq } = parts;
   const { id } = view.thread;
   switch (place.tab) {
     case 'conversation':
@@ -140,8 +140,8 @@ function TabBody(shown: ThreadParts) {
           events={live.events}
           rows={folded.rows}
           text={live.text}
-          follow={shown.follow}
-          onFollow={shown.setFollow}
+          follow={parts.follow}
+          onFollow={parts.setFollow}
           onSelect={selectSeq}
         />
       );
@@ -172,11 +172,11 @@ function TabBody(shown: ThreadParts) {
           rows={rows}
           scene={scene}
           events={folded.events}
-          selected={shown.selected}
-          follow={shown.follow}
-          onSelect={shown.select}
+          selected={parts.selected}
+          follow={parts.follow}
+          onSelect={parts.select}
           onOpen={scene.onToggle}
-          onFollow={shown.setFollow}
+          onFollow={parts.setFollow}
         />
       );
   }
@@ -194,8 +194,8 @@ function stepOf({ place, rows, selected, folded }: ThreadParts): TimelineEntry |
   );
 }
 
-function Work(shown: ThreadParts) {
-  const { live, folded, sums, place, currency, selectSeq } = shown;
+function Work(parts: ThreadParts) {
+  const { live, folded, sums, place, currency, selectSeq } = parts;
   const isBeginningMissing = !live.isWhole && live.events.length > 0;
   return (
     <div class="work">
@@ -211,12 +211,12 @@ function Work(shown: ThreadParts) {
           </p>
         ) : null}
         {live.error && live.view ? <ErrorState error={live.error} again={live.again} /> : null}
-        <TabBody {...shown} />
+        <TabBody {...parts} />
       </section>
       <Inspector
         thread={place.within}
         seq={place.at}
-        row={stepOf(shown)}
+        row={stepOf(parts)}
         rows={folded.rows}
         events={live.events}
         currency={currency}
@@ -232,16 +232,16 @@ function useRows(id: string, live: FollowedThread, folded: FoldedThread, place: 
   const opened = useOpenedChildren();
   const areClosed = folded.rows.length > MANY_ROWS;
   const rows = useMemo(() => {
-    const wish = { filter: place.filter, turned, areClosed, children: opened.children };
-    const shown = shownRows(folded.rows, id, wish);
+    const options = { filter: place.filter, turned, areClosed, children: opened.children };
+    const visible = shownRows(folded.rows, id, options);
     if (live.text !== '' && place.filter === undefined) {
-      shown.push({ kind: 'live', thread: id, depth: 1, text: live.text });
+      visible.push({ kind: 'live', thread: id, depth: 1, text: live.text });
     }
-    return shown;
+    return visible;
   }, [folded, id, place.filter, turned, areClosed, opened.children, live.text]);
-  const toggle = (shown: ShownRow) => {
-    if (shown.kind === 'live') return;
-    const { seq, kind, thread } = shown.row;
+  const toggle = (entry: ShownRow) => {
+    if (entry.kind === 'live') return;
+    const { seq, kind, thread } = entry.row;
     if (kind === 'child' && thread !== undefined) opened.toggle(thread);
     if (kind !== 'turn') return;
     const after = new Set(turned);
@@ -403,10 +403,10 @@ function Thread({ id }: { id: string }) {
     () => (place.at === undefined ? -1 : rowOfEvent(rows, place.within, place.at)),
     [rows, place.at, place.within],
   );
-  const select = (shown: ShownRow | undefined) => {
-    if (shown?.kind === 'live') return;
-    if (shown) setFollow(false);
-    selectEvent(id, shown?.row.seq, shown?.thread);
+  const select = (entry: ShownRow | undefined) => {
+    if (entry?.kind === 'live') return;
+    if (entry) setFollow(false);
+    selectEvent(id, entry?.row.seq, entry?.thread);
   };
   const pause = () => {
     const act = view?.acts.includes('resume') ? 'resume' : 'pause';
@@ -428,7 +428,7 @@ function Thread({ id }: { id: string }) {
   if (!view) return <NotYet live={live} />;
   const scene = { scale, until, isAlive, currency, children, onToggle: toggle };
   const selectSeq = (seq: number | undefined) => selectEvent(id, seq);
-  const shown: ThreadParts = {
+  const parts: ThreadParts = {
     view,
     live,
     folded,
@@ -457,8 +457,8 @@ function Thread({ id }: { id: string }) {
         <ThreadHeader {...acts} troubles={troubles} until={until} />
         <DueBar approvals={view.due} thread={id} />
         <Outcome view={view} />
-        <Answers {...shown} onRaise={() => setSheet('raise')} />
-        <Work {...shown} />
+        <Answers {...parts} onRaise={() => setSheet('raise')} />
+        <Work {...parts} />
         {isSaying ? (
           <Composer
             view={view}
@@ -471,7 +471,7 @@ function Thread({ id }: { id: string }) {
       </main>
       <ThreadDock {...acts} />
       {readers}
-      <Sheets sheet={sheet} shown={shown} acting={acting} onSheet={setSheet} />
+      <Sheets sheet={sheet} shown={parts} acting={acting} onSheet={setSheet} />
     </>
   );
 }

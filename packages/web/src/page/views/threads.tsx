@@ -107,8 +107,8 @@ function useSelection(lines: readonly ThreadLine[]) {
   // Keys can arrive faster than frames, so each starts from the result of the previous one.
   const latest = useRef({ id, lines });
   latest.current.lines = lines;
-  const indexOf = (wanted: string) =>
-    latest.current.lines.findIndex((line) => line.kind === 'thread' && line.id === wanted);
+  const indexOf = (threadId: string) =>
+    latest.current.lines.findIndex((line) => line.kind === 'thread' && line.id === threadId);
   useEffect(() => {
     if (id === (route.peek().query.get('at') ?? '')) return undefined;
     const timer = setTimeout(() => setQuery({ at: id }), 400);
@@ -143,8 +143,8 @@ function Lines(props: { wish: ListWish }) {
     () => threadLines(rows, { hooks: wish.hooks, find: wish.find, turned }),
     [rows, wish.hooks, wish.find, turned],
   );
-  const asked = JSON.stringify([wish.asked, wish.find, wish.hooks, [...turned]]);
-  const { lines, news, settle, hold } = useHeldLines(fresh, asked, isLoading);
+  const key = JSON.stringify([wish.asked, wish.find, wish.hooks, [...turned]]);
+  const { lines, news, settle, hold } = useHeldLines(fresh, key, isLoading);
   const { index, select, move } = useSelection(lines);
   const turn = (id: string) =>
     setTurned((last) => {
@@ -179,7 +179,7 @@ function Lines(props: { wish: ListWish }) {
     const line = lines[at];
     return line?.kind === 'thread' ? rows.get(line.id) : undefined;
   };
-  const shown = lines.reduce((sum, line) => sum + (line.kind === 'group' ? line.threads : 0), 0);
+  const total = lines.reduce((sum, line) => sum + (line.kind === 'group' ? line.threads : 0), 0);
   return (
     <section class="card pane stack threads" aria-label="List of threads" {...hold}>
       <VirtualList
@@ -208,7 +208,7 @@ function Lines(props: { wish: ListWish }) {
           );
         }}
       />
-      <Foot shown={shown} wish={wish} news={news} onNews={settle} />
+      <Foot shown={total} wish={wish} news={news} onNews={settle} />
     </section>
   );
 }
