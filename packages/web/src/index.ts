@@ -2,7 +2,7 @@ import type { createFleetWatch as watchFleet } from './server/live/fleet-watch.t
 import type { startWeb as startPage } from './server/start-web.ts';
 import type { createRows as rows } from './server/thread/summary-rows.ts';
 
-/** Starts the page of a project, with its API. The code of the server is loaded now. */
+/** Starts the page of a project, with its API. The first call loads the code of the server. */
 export const startWeb = async (
   ...args: Parameters<typeof startPage>
 ): ReturnType<typeof startPage> => await (await import('./server/start-web.ts')).startWeb(...args);

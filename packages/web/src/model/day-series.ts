@@ -49,7 +49,7 @@ function modelsOf(days: readonly CostGroup[]): string[] {
   return names.length > MAX_MODELS ? [...names.slice(0, MAX_MODELS - 1), OTHERS] : names;
 }
 
-/** Splits the cost of a day by model. The part without a model is the last one. */
+/** Splits the cost of a day by model. The last part is the cost without a model. */
 function partsOf(group: CostGroup, models: readonly string[]): DayPart[] {
   const amounts = new Map<number, number>();
   for (const one of group.models ?? []) {
@@ -70,7 +70,7 @@ function partsOf(group: CostGroup, models: readonly string[]): DayPart[] {
     });
 }
 
-/** `now` ends the range; `since` begins it, at most 90 days before. */
+/** Returns the days from `since` to `now`, at most the last 90. */
 export function daySeries(report: CostReport, now: number): DaySeries {
   const { by_day: groups, since } = report;
   const byDay = new Map(groups.map((group) => [group.name, group]));

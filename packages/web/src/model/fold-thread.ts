@@ -24,7 +24,7 @@ export interface FoldedThread {
   readonly ended?: number;
 }
 
-/** True for an event that ends the text of the reply which is being streamed. */
+/** True for an event after which the streamed text of the current reply is complete. */
 export const endsReplyText = (type: string): boolean =>
   type === 'thread_end' || ['begins', 'replies', 'ends'].includes(eventFlags(type).turn ?? '');
 
@@ -176,7 +176,7 @@ function result(fold: Folding, event: SlimEvent): void {
   const at = event.call_id === undefined ? undefined : fold.calls.get(event.call_id);
   const row = rowAt(fold, at);
   if (at === undefined || !row) {
-    // Calls that open a conversation have a result without a call. Only a failure gets a row.
+    // A journal can have a result without its call. Only a failure gets a row.
     if (event.is_error === true) {
       const own = rowFrom(event, 'call', 'failed');
       push(fold, { ...own, ...outcomeOf(event, own), end: event.ts, result: event.seq });
@@ -201,7 +201,7 @@ function result(fold: Folding, event: SlimEvent): void {
   answered(fold);
 }
 
-/** Rows no longer wait once the thread continues. */
+/** Ends the wait of all rows, because the thread has resumed. */
 function answered(fold: Folding): void {
   for (const at of fold.asked.values()) change(fold, at, { state: 'plain' });
   fold.asked.clear();
@@ -278,7 +278,7 @@ function approval(fold: Folding, event: SlimEvent): void {
     change(fold, at, { state: 'plain', end: event.ts, why: event.state ?? '' });
   if (row?.state !== 'waits' || row.kind === 'note') return;
   if (event.state === 'denied' || event.state === 'expired') {
-    const why = event.state === 'denied' ? `by ${event.by ?? 'a person'}` : 'nobody answered';
+    const why = event.state === 'denied' ? `by ${event.by ?? 'a person'}` : 'expired';
     change(fold, at, { state: 'denied', why, end: event.ts });
   } else change(fold, at, { state: 'open', why: '' });
 }
@@ -317,7 +317,7 @@ function triedAgain(fold: Folding, event: SlimEvent): void {
 
 function threadEnded(fold: Folding, event: SlimEvent): void {
   fold.span.ended = event.ts;
-  for (const at of fold.open) change(fold, at, { state: 'unknown', why: 'was left open' });
+  for (const at of fold.open) change(fold, at, { state: 'unknown', why: 'no result' });
   fold.open.clear();
   const last = rowAt(fold, fold.turn);
   if (last?.state === 'open') change(fold, fold.turn, { state: 'done', end: last.end ?? event.ts });
@@ -369,7 +369,7 @@ function takeEvent(fold: Folding, event: SlimEvent): void {
   (TAKES[event.type] ?? note)(fold, event);
 }
 
-/** Takes events in order. `read` can be called at any time. */
+/** Creates a fold. `add` expects events in order. `read` can be called at any time. */
 export function createThreadFold() {
   const fold: Folding = {
     rows: [],
@@ -390,7 +390,7 @@ export function createThreadFold() {
     add(events: readonly SlimEvent[], from = 0): void {
       for (let index = from; index < events.length; index++) {
         const event = events[index];
-        // Skips events that the stream delivers twice.
+        // The stream can deliver an event twice.
         if (event && event.seq > fold.seen.last) takeEvent(fold, event);
       }
     },

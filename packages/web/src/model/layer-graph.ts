@@ -49,7 +49,7 @@ interface GraphNode {
   readonly above: GraphNode[];
   readonly below: GraphNode[];
   layer: number;
-  /** Position in the layer, from 0 to 1; later the middle of its box. */
+  /** Position in the layer, from 0 to 1. */
   at: number;
   x: number;
   y: number;
@@ -99,7 +99,7 @@ const spread = (layer: readonly GraphNode[]): void =>
 const middle = (spots: readonly GraphNode[], fallback: number): number =>
   spots.length === 0 ? fallback : spots.reduce((sum, { at }) => sum + at, 0) / spots.length;
 
-/** Each node moves to the middle of its neighbours: down by those above, then up by those below. */
+/** Moves each node to the middle of its neighbours: a sweep down uses those above, a sweep up those below. */
 function sweep(layers: readonly GraphNode[][]): void {
   layers.forEach(spread);
   for (let round = 0; round < SWEEPS; round += 1) {
@@ -118,7 +118,7 @@ function sweep(layers: readonly GraphNode[][]): void {
   }
 }
 
-/** Rows of at most `maxWidth`, filled evenly so that the last is not left with one box. */
+/** Splits a layer into rows of at most `maxWidth`. All rows get about the same width. */
 function rowsOf(layer: readonly GraphNode[], { maxWidth, gapX }: LayerSizes): GraphNode[][] {
   const total = layer.reduce((sum, { width }) => sum + width + gapX, -gapX);
   const fair = total / Math.max(1, Math.ceil(total / maxWidth));
@@ -167,7 +167,7 @@ function placeRow(row: readonly GraphNode[], width: number, gapX: number): void 
 
 const tenth = (value: number): number => Math.round(value * 10) / 10;
 
-/** Edges leave and enter a box side by side, in the order of their other ends. */
+/** Positions where edges meet a box: side by side, in the order of their other ends. */
 function portsOf(spot: GraphNode, others: readonly GraphNode[]): Map<GraphNode, number> {
   const sorted = others.toSorted((a, b) => a.x - b.x);
   const inner = Math.max(0, Math.min(spot.width - 16, others.length * 18));

@@ -38,7 +38,7 @@ interface StepGraph {
 /** A graph of at most this many steps is shown whole. */
 const SMALL = 8;
 
-/** Labels that the refusal mentions. If it mentions none, all except `untrusted`. */
+/** Returns the labels that the refusal mentions. If it mentions none: all except `untrusted`. */
 function decidingLabels({ labels, refusal }: ProvenanceView): readonly string[] {
   if (refusal === null || refusal === undefined) return [];
   const words = JSON.stringify(refusal);
@@ -62,7 +62,7 @@ function placeWords({ file, line }: ProvenanceStep['place']): string {
 const wordsOf = (...parts: readonly string[]): string =>
   parts.filter((part) => part !== '').join(', ');
 
-/** Ids of steps that the end depends on, directly or indirectly. */
+/** Returns the ids of steps that the end depends on, directly or indirectly. */
 function reachingEnd(steps: readonly ProvenanceStep[], ends: readonly number[]): Set<number> {
   const reached = new Set(ends);
   for (const { id, from } of steps.toReversed()) {
@@ -72,7 +72,7 @@ function reachingEnd(steps: readonly ProvenanceStep[], ends: readonly number[]):
   return reached;
 }
 
-/** Steps on paths of the deciding label to the end, or all steps. */
+/** Returns the steps on paths of the deciding labels to the end. Without such a path: all steps. */
 function chosenSteps(view: ProvenanceView, isWhole: boolean): ProvenanceStep[] {
   const ids = new Set<number>();
   const once = view.nodes.filter(({ id }) => !ids.has(id) && ids.add(id));
@@ -99,7 +99,7 @@ const sameLabels = (one: ProvenanceStep, other: ProvenanceStep): boolean =>
   one.labels.length === other.labels.length &&
   one.labels.every((label) => other.labels.includes(label));
 
-/** Runs of two and more with one input and one output that change no label, oldest first. */
+/** Finds runs of two or more steps, each with one input, one output and unchanged labels. Oldest first. */
 function runsOf(steps: readonly ProvenanceStep[], last: ReadonlySet<number>): ProvenanceStep[][] {
   const byId = new Map(steps.map((step) => [step.id, step]));
   const inputs = (step: ProvenanceStep) => step.from.filter((id) => id < step.id && byId.has(id));
@@ -124,7 +124,7 @@ function runsOf(steps: readonly ProvenanceStep[], last: ReadonlySet<number>): Pr
   return [...runs.values()].filter((run) => run.length > 1);
 }
 
-/** Labels of sources that enter at a step. Each source gets one box. */
+/** Maps each source to the labels that all steps with this source share. */
 function sourceLabels(steps: readonly ProvenanceStep[]): Map<string, readonly string[]> {
   const bySource = new Map<string, readonly string[]>();
   for (const { sources, labels } of steps) {
@@ -179,7 +179,7 @@ export function stepGraph(view: ProvenanceView, choice: StepChoice): StepGraph {
   const idsOf = (keys: readonly (number | string)[]): number[] =>
     [...new Set(keys)].flatMap((key) => boxOf.get(key) ?? []);
   const entry = entriesOf(view);
-  /** Adds the sources that first appear in this box. The model passes older ones on; they are drawn once. */
+  /** Adds the sources that no earlier step names. Each source is drawn once. */
   const addSources = (id: number, sources: readonly string[]): readonly string[] => {
     const fresh = [...new Set(sources)].filter((name) => (entry.get(name) ?? id) === id);
     for (const source of fresh.filter((name) => !boxOf.has(name))) {
@@ -242,7 +242,7 @@ const END: ProvenanceStep = {
   from: [],
 };
 
-/** The same graph as an indented outline, from the end to the start. A step above is not repeated. */
+/** Returns the graph as an indented outline, from the end to the start. The inputs of a step are listed once. */
 export function stepLines(view: ProvenanceView, limit: number): { depth: number; text: string }[] {
   const byId = new Map(view.nodes.map((step) => [step.id, step]));
   const visited = new Set<number>();

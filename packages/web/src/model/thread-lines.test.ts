@@ -148,7 +148,7 @@ const group = (name: ThreadGroup, threads: number): ThreadLine => ({
   group: name,
   threads,
 });
-const lineOf = (id: string, name: ThreadGroup = 'at work'): ThreadLine => ({
+const lineOf = (id: string, name: ThreadGroup = 'in progress'): ThreadLine => ({
   kind: 'thread',
   id,
   group: name,
@@ -161,14 +161,14 @@ const namesOf = (lines: readonly ThreadLine[]) =>
 
 test('new threads wait, those that went elsewhere stay, and both are counted', () => {
   const shown = [
-    group('at work', 2),
+    group('in progress', 2),
     lineOf('a'),
     lineOf('b'),
     group('ended', 1),
     lineOf('z', 'ended'),
   ];
   const fresh = [
-    group('at work', 2),
+    group('in progress', 2),
     lineOf('new'),
     lineOf('a'),
     group('ended', 2),
@@ -195,6 +195,6 @@ test('older threads that were asked for go below', () => {
 });
 
 test('what did not change has no news', () => {
-  const shown = [group('at work', 1), lineOf('a')];
+  const shown = [group('in progress', 1), lineOf('a')];
   expect(holdLines(shown, shown)).toEqual({ lines: shown, news: 0 });
 });

@@ -1,9 +1,9 @@
-// The list of threads as lines: three groups in a fixed order, and in each the trees of threads,
+// Lines of the list of threads: three groups in a fixed order. Each group has trees of threads,
 // newest first. The most urgent thread of a tree decides its group, so that a pending request is
 // never below ended threads.
 import type { ListedRun } from './api.ts';
 
-const THREAD_GROUPS = ['waits for you', 'at work', 'ended'] as const;
+const THREAD_GROUPS = ['waits for you', 'in progress', 'ended'] as const;
 export type ThreadGroup = (typeof THREAD_GROUPS)[number];
 
 export type ThreadLine =
@@ -47,7 +47,7 @@ export function nextAct(status: string): 'Resume…' | 'Follow up…' | undefine
   return AT_AN_END.has(status) || status === 'paused' ? 'Resume…' : undefined;
 }
 
-/** Returns a number; the smallest is the most urgent. */
+/** Index of the group of a thread. The smallest is the most urgent. */
 function urgency(row: ListedRun): number {
   if (waitsForPerson(row)) return 0;
   return ENDED.has(row.status) ? 2 : 1;

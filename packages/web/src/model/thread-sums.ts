@@ -38,14 +38,14 @@ export type RowFilter = 'denied' | 'failed' | 'writes' | 'hooks' | 'untrusted';
 const isCall = ({ kind }: TimelineEntry): boolean => kind === 'call' || kind === 'child';
 export const isRefused = (row: TimelineEntry): boolean =>
   row.state === 'denied' || row.denials.length > 0;
-/** Rows that key `e` visits and the rail marks. */
+/** True for a row that the key `e` selects and the rail marks. */
 export const isTrouble = (row: TimelineEntry): boolean =>
   isRefused(row) || row.state === 'failed' || row.state === 'waits' || row.state === 'unknown';
 
 export const FILTERS: Readonly<Record<RowFilter, (row: TimelineEntry) => boolean>> = {
   denied: isRefused,
   failed: (row) => isCall(row) && row.state === 'failed',
-  /** An effect that remains, whether it can be repeated or not. */
+  /** Includes idempotent effects: they also change something. */
   writes: ({ kind, effect }) => kind === 'call' && (effect === 'write' || effect === 'idempotent'),
   hooks: ({ kind }) => kind === 'hook',
   untrusted: ({ kind, labels }) => kind !== 'turn' && labels.includes('untrusted'),
@@ -71,7 +71,7 @@ export function sumRows(rows: readonly TimelineEntry[]): EffectTotals {
 }
 
 const ORDER: readonly EffectKind[] = ['wrote', 'sent', 'started', 'read'];
-/** `GET status.example.com`, `https://…`, `api.example.com`: somewhere else. */
+/** Matches a target on the network: `GET status.example.com`, `https://…`, `api.example.com`. */
 const OUTSIDE = /^(?:[A-Z]{3,7} |[a-z][a-z0-9+.-]*:\/\/)|^(?:[\w-]+\.)+[a-z]{2,}(?::\d+)?$/;
 const NETWORK = /^(?:http|net|mcp)\b/;
 

@@ -6,9 +6,9 @@ import { count, shortCount } from './format.ts';
 
 export interface ForeignBit {
   /**
-   * text: as it is · sign: one character nobody sees · ansi: a command to a terminal · host: an address
-   * with letters that are not ASCII, as the network knows it · run: very many of one thing · fold: what
-   * was too long. The last two open with `openedBits`.
+   * text: unchanged · sign: one hidden character · ansi: a terminal control sequence · host: a host name
+   * with letters that are not ASCII, in its network form · run: many similar characters · fold: the rest
+   * of a long text. `openedBits` opens a run or a fold.
    */
   readonly kind: 'text' | 'sign' | 'ansi' | 'host' | 'run' | 'fold';
   /** Text to render, without control characters (except newline and tab) and format characters. */
@@ -17,7 +17,7 @@ export interface ForeignBit {
   readonly source: string;
 }
 
-/** Number of characters before the rest is folded. */
+/** Number of characters per line and in total before the rest is folded. */
 interface Bounds {
   readonly line: number;
   readonly whole: number;
@@ -30,12 +30,12 @@ const OPENED: Bounds = { line: 20_000, whole: 100_000 };
 
 const MAX_SPACES = 40;
 const MAX_BLANK_LINES = 40;
-/** A text that consists of signs needs many elements, so the rest is folded. */
+/** Each sign needs an element of the page, so a text with more bits is folded. */
 const MAX_BITS = 2_000;
 
 const HIDDEN =
   '[[\\p{C}\\p{DI}\\u2028\\u2029\\u1680\\u2000-\\u200a\\u202f\\u205f\\u2800]--[\\n\\t]]';
-/** The one hidden sign that is allowed makes an emoji of the sign before it. */
+/** The only hidden character that stays: a variation selector that makes the character before it an emoji. */
 const EMOJI = '(?<=\\p{ExtPict})\\ufe0f(?!\\p{DI})';
 const SINGLE = [
   `(?<kept>${EMOJI})`,
@@ -67,7 +67,7 @@ function cutAt(text: string, at: number): number {
   return splits ? at - 1 : at;
 }
 
-/** Name that the network looks up. Absent if it is all ASCII, or not a name. */
+/** Returns the name that the network looks up. Undefined if the host is ASCII or not a valid name. */
 function networkName(host: string): string | undefined {
   if (!/[^\x00-\x7f]/.test(host)) return undefined;
   try {
@@ -195,7 +195,7 @@ function cutText(text: string, bounds: Bounds): readonly ForeignBit[] {
   return bits.done();
 }
 
-/** Text in one line for a chip or a row: signs in brackets, folds as their size. */
+/** Returns text in one line for a chip or a row: signs in brackets, folds as their size. */
 export const visibleText = (text: string, max = 200): string => {
   const visible = foreignBits(text.slice(0, cutAt(text, max)))
     .map(({ kind, text: content }) =>

@@ -23,7 +23,7 @@ import { useHeldLines } from '../threads/frozen-rows.ts';
 import { GroupCells, RunCells } from '../threads/run-row.tsx';
 
 const totalOf = (totals: Totals, group: ThreadGroup): number =>
-  ({ 'waits for you': totals.waits, 'at work': totals.at_work, ended: totals.ended })[group];
+  ({ 'waits for you': totals.waits, 'in progress': totals.at_work, ended: totals.ended })[group];
 
 /** Shown before the first run: a command, and the first directive that can run. */
 function FirstRun() {
