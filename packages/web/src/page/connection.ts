@@ -9,9 +9,9 @@ import type { StreamFrame, Topic } from '../model/api.ts';
 import { headersOf } from './api.ts';
 
 interface ConnectionState {
-  /** State `over`: the session has ended, and a new link is needed. */
+  /** `over`: the session has ended, and a new link is needed. */
   readonly state: 'connecting' | 'live' | 'lost' | 'over';
-  /** Since when, in milliseconds since 1970. */
+  /** Start of this state, in milliseconds since 1970. */
   readonly since: number;
   readonly retry_at?: number;
 }
@@ -39,7 +39,7 @@ interface Subscription {
   position: string | undefined;
 }
 const subscriptions = new Map<Topic, Subscription>();
-/** `all`: visible; `few`: hidden, but this tab counts approvals; `none`: hidden. */
+/** Topics of the stream. `all`: visible tab; `few`: hidden tab that counts approval requests; `none`: hidden tab. */
 let scope: 'all' | 'few' | 'none' = 'all';
 let current: AbortController | undefined;
 let currentTopics = '';
@@ -96,7 +96,7 @@ function connectSoon(ms: number): void {
   timer = setTimeout(connect, ms);
 }
 
-/** Query with the positions of all topics. The server merges the positions. */
+/** Builds the query with the positions of all topics. The server merges the positions. */
 function query(topics: readonly Topic[]): string {
   const words = new URLSearchParams({ topics: topics.join(',') });
   const positions = new Set(topics.map((topic) => subscriptions.get(topic)?.position ?? ''));
@@ -168,7 +168,7 @@ async function readStream(
   }
 }
 
-// Frames wait for the next animation frame. A hidden tab uses a timer.
+// Frames wait for the next animation frame. A hidden tab has none and uses a timer.
 let waiting: StreamFrame[] = [];
 let isDue = false;
 

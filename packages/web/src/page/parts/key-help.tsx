@@ -45,7 +45,7 @@ export function KeyHelp(props: { keys: readonly KeyActs[]; onClose: () => void }
           checked={areKeysOn.value}
           onChange={(event) => switchKeys(event.currentTarget.checked)}
         />
-        Single keys work outside of fields. None of them approves, stops or kills.
+        Use single keys outside of fields. None of them approves, stops or kills.
       </label>
     </Dialog>
   );

@@ -4,7 +4,7 @@ import { visibleText } from '../../model/untrusted-text.ts';
 
 const isSource = (label: string): boolean => /^(?:src|dir):/.test(label);
 
-/** `untrusted` and `secret` first: they are what decides. */
+/** Order of the chips. `secret` and `untrusted` come first, because rules depend on them. */
 const ORDER: Readonly<Record<string, number>> = { secret: 0, untrusted: 1 };
 const rank = (label: string): number => ORDER[label] ?? 2;
 
@@ -14,7 +14,7 @@ const Chip = ({ label }: { label: string }) => (
   </span>
 );
 
-/** `max` chips, the rest behind a count that opens them. */
+/** Shows `max` chips, and a button that shows the rest. */
 export function LabelChips(props: {
   taint: readonly string[];
   showSources?: boolean;

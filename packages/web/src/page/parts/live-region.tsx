@@ -31,7 +31,7 @@ function threadTitle(id: string, row: ListedRun | undefined): string {
   return `${name} · ${[state, troubleWords(row)].filter(Boolean).join(', ')}`;
 }
 
-/** `(2) nightly_incidents · waits for you, 2 denied · ops-reports`. */
+/** Sets the title, such as `(2) nightly_incidents · waits for you, 2 denied · ops-reports`. */
 export function usePageTitle(due: number): void {
   const [word = '', id = ''] = route.value.parts;
   const row = word === 't' ? list.value.rows.get(id) : undefined;
@@ -78,7 +78,7 @@ export function Announcer() {
     const announce = () => {
       timer = undefined;
       if (waits.length === 0) return;
-      setAnnouncement(waits.length > 3 ? `${waits.length} threads changed` : waits.join(', '));
+      setAnnouncement(waits.length > 3 ? `${waits.length} changes` : waits.join(', '));
       waits = [];
       timer = setTimeout(announce, EVERY_MS);
     };

@@ -1,4 +1,4 @@
-// State of approvals: the pending ones, and those decided while this page was open.
+// State of approval requests: the pending ones, and those that were decided while the page is open.
 import { signal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
 import type { ApprovalList, ListedApproval, StreamFrame } from '../../model/api.ts';
@@ -7,7 +7,7 @@ import { listen } from '../connection.ts';
 import { createSnapshot } from './snapshot.ts';
 
 export const pending = signal<readonly ListedApproval[]>([]);
-/** Decided, used up or expired since the page was opened, the latest first. */
+/** Requests that were decided, used up or expired since the page was opened. Latest first. */
 export const decided = signal<readonly ListedApproval[]>([]);
 const fault = signal<PageFault | undefined>(undefined);
 const isLoaded = signal(false);
@@ -19,7 +19,7 @@ const snapshot = createSnapshot(takeFrame);
 type ApprovalReader = (approvals: readonly ListedApproval[]) => void;
 const readers = new Set<ApprovalReader>();
 
-/** Subscribes to changed approvals. Returns the function that ends it. */
+/** Subscribes to changed approval requests. Returns the function that ends the subscription. */
 export function onApprovals(reader: ApprovalReader): () => void {
   readers.add(reader);
   return () => void readers.delete(reader);
@@ -60,7 +60,7 @@ function takeFrame(frame: Exclude<StreamFrame, { kind: 'reset' }>): void {
   for (const reader of readers) reader(frame.approvals);
 }
 
-/** Pending and decided approvals, kept up to date while the page is open. */
+/** Returns pending and decided approval requests, up to date while the page is open. */
 export function useApprovals(): {
   readonly pending: readonly ListedApproval[];
   readonly decided: readonly ListedApproval[];

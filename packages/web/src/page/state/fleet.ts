@@ -1,5 +1,5 @@
-// State of the fleet: one snapshot, then changes from the stream. Without a fleet store nothing is
-// requested.
+// State of the fleet: one snapshot, then changes from the stream. Without a fleet store the page
+// requests nothing.
 import { computed, signal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
 import type { FleetState, FleetView, StreamFrame } from '../../model/api.ts';
@@ -12,7 +12,7 @@ import { createSnapshot } from './snapshot.ts';
 
 interface FleetNow {
   readonly state?: FleetState;
-  /** When `state` came, by the clock of the browser. */
+  /** Arrival time of `state`, by the clock of the browser. */
   readonly at: number;
   readonly error?: PageFault;
 }
@@ -47,7 +47,7 @@ function takeFrame(frame: Exclude<StreamFrame, { kind: 'reset' }>): void {
   latest.value = { state: frame.fleet, at: Date.now() };
 }
 
-/** Keeps `unserved` up to date. A store that did not answer, or holds nothing yet, is asked again. */
+/** Keeps `unserved` up to date. It repeats the request until the store returns a fleet. */
 export function useFleetFeed(): void {
   const isShared = me.value?.fleet === true;
   useEffect(() => {
@@ -61,7 +61,7 @@ export function useFleetFeed(): void {
   }, [isShared]);
 }
 
-/** `clock`: the time of the store now, as far as this machine can tell. */
+/** Returns the state of the fleet. `clock` estimates the current time of the store. */
 export function useFleet(): FleetNow & { readonly clock: number; again(): void } {
   useFleetFeed();
   const { state, at } = latest.value;

@@ -14,7 +14,7 @@ export interface ThreadsFilter {
   readonly within?: string;
   readonly since?: string;
   readonly order?: string;
-  /** In the id or the directive. */
+  /** Search text. The server also searches titles, messages, inputs and outputs. */
   readonly q?: string;
   /** The value `yes` includes threads of hooks. */
   readonly hooks?: string;
@@ -41,11 +41,11 @@ export const list = signal<ThreadsState>({
 /** Totals of all threads, independent of the filter. */
 const totals = computed(() => list.value.totals);
 
-/** Readers of every changed row, independent of the filter. */
+/** Called with every changed row, independent of the filter. */
 type RowReader = (rows: readonly ListedRun[]) => void;
 const rowReaders = new Set<RowReader>();
 
-/** Subscribes to changed rows, listed or not. Returns the function that ends it. */
+/** Subscribes to changed rows, listed or not. Returns the function that ends the subscription. */
 export function onRows(reader: RowReader): () => void {
   rowReaders.add(reader);
   return () => void rowReaders.delete(reader);
@@ -141,7 +141,7 @@ export function loadMore(): void {
 /** Reads the list again, for example after an error. */
 export const reloadThreads = (): void => void load(true);
 
-/** The list of threads that a view shows. */
+/** Loads the list of threads for a view and keeps it up to date. */
 export function useThreads(next: ThreadsFilter): void {
   const key = JSON.stringify(wordsOf(next));
   useEffect(() => {
@@ -152,7 +152,7 @@ export function useThreads(next: ThreadsFilter): void {
   }, [key]);
 }
 
-/** For views without a list: totals are read once, and kept. */
+/** Returns the totals. A view without a list reads them once. */
 export function useTotals(): Totals {
   useEffect(() => {
     if (!isListening && !snapshot.isReading()) void load(true);

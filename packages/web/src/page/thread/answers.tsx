@@ -43,13 +43,13 @@ export function RightsCard(props: { rights: readonly RightUse[]; onAll: () => vo
   const isMore = rights.length > SHOWN_RIGHTS;
   const visible = ordered.slice(0, isMore ? SHOWN_RIGHTS - 1 : SHOWN_RIGHTS);
   return (
-    <section class="card" aria-label="May do">
+    <section class="card" aria-label="Rights">
       <h2>
-        May do{' '}
+        Rights{' '}
         <small class="wide">
           {counted(rights.length, 'right')}, {count(used.length)} used
         </small>
-        <Opens text="All rights" onOpen={onAll} />
+        <Opens text="Show all rights" onOpen={onAll} />
       </h2>
       <div class="sums phone">
         <div>
@@ -95,7 +95,7 @@ function effectNote({ verb, times, bytes: size, open, unknown }: EffectTarget): 
   if (verb === 'started') parts.push(count(times));
   else if (times > 1) parts.push(`${count(times)}×`);
   if (verb === 'wrote' && size > 0) parts.push(bytes(size));
-  if (open > 0) parts.push(`${count(open)} runs`);
+  if (open > 0) parts.push(`${count(open)} running`);
   if (unknown > 0) parts.push('outcome unknown');
   return parts.join(', ');
 }
@@ -131,10 +131,10 @@ export function DeedsCard(props: {
   const { rows, sums, onTarget, onAll } = props;
   const targets = useMemo(() => deedTargets(rows), [rows]);
   return (
-    <section class="card" aria-label="Did">
+    <section class="card" aria-label="Effects">
       <h2>
-        Did <small class="wide">{counted(sums.calls, 'call')}</small>
-        <Opens text="All steps" onOpen={onAll} />
+        Effects <small class="wide">{counted(sums.calls, 'call')}</small>
+        <Opens text="Show all steps" onOpen={onAll} />
       </h2>
       <Sums sums={sums} />
       <ul class="did">

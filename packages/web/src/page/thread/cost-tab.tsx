@@ -119,7 +119,7 @@ export function CostTab(props: {
 }) {
   const { view, rows, currency, onSelect } = props;
   const { thread } = view;
-  // Reads again after every turn: the table shows charges, not sums of the page.
+  // The table shows charges of the server, not sums of the page, so it is read after every turn.
   const turns = rows.reduce((sum, { kind, end }) => sum + Number(kind === 'turn' && !!end), 0);
   const { answer, again } = useResource<ThreadCostView>(threadResource(thread.id, '/cost'));
   const read = useRef(turns);

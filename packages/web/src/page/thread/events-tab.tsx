@@ -1,4 +1,4 @@
-// Every event as the journal has it, one line each; the inspector shows the one that is selected.
+// List of all events of the journal, one line each. The inspector shows the selected one.
 import { useMemo, useState } from 'preact/hooks';
 import type { SlimEvent } from '../../model/api.ts';
 import { count } from '../../model/format.ts';
@@ -108,10 +108,10 @@ export function EventsTab(props: {
             ? `${result.isComplete ? '' : 'first '}${count(visible.length)}${result.isComplete ? '' : ` of ${count(result.total)} or more`}`
             : `${count(events.length)} events`}
         </span>
-        {isWhole ? null : <Button text="Earlier ones" onClick={props.onBefore} />}
+        {isWhole ? null : <Button text="Load earlier events" onClick={props.onBefore} />}
       </div>
       {visible.length === 0 ? (
-        <EmptyState title={result ? 'Nothing found' : 'No events yet'} />
+        <EmptyState title={result ? 'No event matches' : 'No events yet'} />
       ) : (
         <VirtualList
           label="Events"

@@ -118,7 +118,7 @@ export function RaiseSheet(props: {
           <Command text={command} />
           <Button text="Cancel" onClick={onClose} />
           <Button
-            text={isBusy ? 'resumes' : 'Resume'}
+            text={isBusy ? 'Resuming…' : 'Resume'}
             class="btn go"
             disabled={why !== undefined || isWrong}
             isBusy={isBusy}
@@ -148,12 +148,12 @@ export function RaiseSheet(props: {
           .
         </p>
       )}
-      <Field label="message" value={message} hint="what it is told first" onType={setMessage} />
-      <Field label="model" value={model} hint="as before" onType={setModel} />
-      <Field label="why" value={reason} hint="for the record" onType={setReason} />
+      <Field label="message" value={message} hint="for the next turn" onType={setMessage} />
+      <Field label="model" value={model} hint="unchanged" onType={setModel} />
+      <Field label="reason" value={reason} hint="for the audit" onType={setReason} />
       {why === undefined ? null : (
         <p class="you" role="status">
-          Not now: {why}.{view.acts.includes('pause') ? ' Pause it first.' : ''}
+          Not possible now: {why}.{view.acts.includes('pause') ? ' Pause it first.' : ''}
         </p>
       )}
       {acting.refusal?.act === 'resume' ? (

@@ -25,7 +25,7 @@ interface KeyScene {
   sheet(sheet: Sheet): void;
 }
 
-/** The next row in a direction that needs a look; from the start when none is left. */
+/** Returns the next denied, failed or waiting row in a direction. After the last row it starts again. */
 function nextTrouble({ rows, selected }: KeyScene, step: 1 | -1): ShownRow | undefined {
   for (let tries = 1; tries <= rows.length; tries++) {
     const from = selected < 0 && step < 0 ? rows.length : selected;
@@ -66,7 +66,7 @@ function moves(scene: KeyScene): KeyActs {
     ArrowLeft: { says: 'fold', run: fold(true) },
     ArrowRight: { says: 'unfold', run: fold(false) },
     Escape: {
-      says: 'back',
+      says: 'go back',
       run: () => (selected >= 0 ? select(undefined) : go('/')),
     },
     '[': { says: 'previous thread', run: () => neighbour(scene.id, -1) },
@@ -89,15 +89,15 @@ export function useThreadKeys(scene: KeyScene): void {
     z: { says: 'fold or unfold idle time', run: scene.unfoldTime },
     f: { says: 'follow the end', run: scene.follow },
     p: { says: 'pause or resume', run: scene.pause },
-    m: { says: 'message', run: scene.message },
+    m: { says: 'write a message', run: scene.message },
     a: {
-      says: 'review what waits',
+      says: 'review the first approval request',
       run() {
         const [first] = view?.due ?? [];
         if (first) go(reviewPath(first));
       },
     },
-    G: { says: 'where it came from, as a graph', run: () => scene.sheet('graph') },
+    G: { says: 'show the provenance graph', run: () => scene.sheet('graph') },
     c: { says: 'copy the command', run: copyCommand },
     y: { says: 'copy the id', run: () => void copyText(id) },
   });

@@ -11,7 +11,7 @@ import { VirtualList } from '../parts/virtual-list.tsx';
 import { type RowScene, rowClass, TimelineCells } from './timeline-row.tsx';
 import type { ShownRow } from './use-fold.ts';
 
-/** Rows that leave the window are used again for those that come: no list shows as many at once. */
+/** Number of row elements. They are reused while the user scrolls; fewer rows are visible at once. */
 const POOL = 160;
 
 const PHONE = matchMedia('(max-width: 760px)');
@@ -26,7 +26,7 @@ export function useIsPhone(): boolean {
   return isPhone;
 }
 
-/** Computed for new events, and once a second while time passes. */
+/** Computes the scale again for new events, and once a second while the thread runs. */
 export function useScale(
   events: readonly SlimEvent[],
   until: number,
@@ -43,7 +43,7 @@ export function useScale(
 const grid = (colour: string, place: string, width: string): string =>
   `linear-gradient(var(${colour}), var(${colour})) ${place} 0 / ${width} 100% no-repeat`;
 
-/** Lines at the marks, hatching over folded time, and a line at the current time. */
+/** Background of the lane: lines at the marks, hatching over folded time, and a line at the current time. */
 function laneBackground(scale: TimelineScale, isAlive: boolean): string {
   const lines = scaleMarks(scale).map(({ left }) => grid('--line-soft', `${left}%`, '1px'));
   const folds = scale.stretches
@@ -97,7 +97,7 @@ function Legend(props: { events: number; isFolded: boolean; follow: boolean; onF
         </span>
       ))}
       <Button class="plain" aria-pressed={props.follow} onClick={props.onFollow}>
-        {props.follow ? 'follows the end' : 'follow the end'} <kbd>f</kbd>
+        {props.follow ? 'Following the end' : 'Follow the end'} <kbd>f</kbd>
       </Button>
       <span class="end">
         {counted(props.events, 'event')}
@@ -110,7 +110,7 @@ function Legend(props: { events: number; isFolded: boolean; follow: boolean; onF
 const seqOf = (entry: ShownRow | undefined): number =>
   entry?.kind === 'row' && entry.depth < 2 ? entry.row.seq : 0;
 
-/** Number of new rows at the end since the user saw the end. Earlier rows that load later do not count. */
+/** Counts new rows at the end since the end was visible. Earlier rows that load later do not count. */
 function useFresh(rows: readonly ShownRow[], follow: boolean): number {
   const lastSeen = useRef(0);
   const last = seqOf(rows.findLast((entry) => seqOf(entry) > 0));
@@ -167,7 +167,7 @@ export function Timeline(props: {
     >
       <Axis scale={scene.scale} isAlive={scene.isAlive} />
       {rows.length === 0 ? (
-        <EmptyState title="Nothing of this kind" hint="All steps are behind the filter." />
+        <EmptyState title="No step matches the filter" hint="Select All to see every step." />
       ) : (
         <VirtualList
           label="Steps"

@@ -6,7 +6,7 @@ import { createThreadFold, type FoldedThread, type ThreadFold } from '../../mode
 import { FILTERS, isRefused, type RowFilter } from '../../model/thread-sums.ts';
 import type { TimelineEntry } from '../../model/timeline-entry.ts';
 
-/** From this many rows on, turns start closed. */
+/** In a thread with more rows, turns start closed. */
 export const MANY_ROWS = 2_000;
 
 /** Old rows stay visible while the start of a long thread is read page by page. */
@@ -69,13 +69,13 @@ export interface OpenedChild {
 
 interface RowOptions {
   readonly filter: RowFilter | undefined;
-  /** Turns, by their seq, that are not as the rest. */
+  /** Seqs of turns that the user toggled. */
   readonly turned: ReadonlySet<number>;
   readonly areClosed: boolean;
   readonly children: ReadonlyMap<string, OpenedChild>;
 }
 
-/** Turns without a row that fits are left out; with a filter every turn is open. */
+/** Returns the visible rows. With a filter every turn is open, and a turn without a matching row is left out. */
 export function shownRows(
   rows: readonly TimelineEntry[],
   thread: string,
@@ -121,7 +121,7 @@ export function shownRows(
   return result;
 }
 
-/** Row of an event: the row that begins with it, names it, or precedes it. */
+/** Index of the row that starts with an event or contains it, or -1. */
 export function rowOfEvent(rows: readonly ShownRow[], thread: string, seq: number): number {
   let best = -1;
   for (const [index, entry] of rows.entries()) {

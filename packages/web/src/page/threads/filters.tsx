@@ -48,7 +48,7 @@ function useSearch(find: string): string {
   return search;
 }
 
-/** Filters from the address. A span starts when it was chosen, so that the list is not read all the time. */
+/** Returns the filters in the address. The start of a time span is fixed when the user selects the span. */
 export function useListWish(): ListWish {
   const { query } = route.value;
   const [name, status, span] = ['directive', 'status', 'since'].map(
@@ -107,7 +107,7 @@ export function ThreadFilters(props: { directives: readonly string[]; wish: List
   const names =
     name === undefined || directives.includes(name) ? directives : [...directives, name];
   return (
-    <search class="filters" aria-label="Which threads">
+    <search class="filters" aria-label="Filter threads">
       <Choice
         name="directive"
         label="Directive"

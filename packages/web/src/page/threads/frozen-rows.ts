@@ -3,7 +3,7 @@
 import { useRef, useState } from 'preact/hooks';
 import { holdLines, type ThreadLine } from '../../model/thread-lines.ts';
 
-/** When the filter in `key` changes, lines may move until all rows have been read. */
+/** Returns the lines to show. After a change of the filter in `key`, lines move until all rows are read. */
 export function useHeldLines(fresh: readonly ThreadLine[], key: string, isLoading: boolean) {
   const [isHeld, setHeld] = useState({ pointer: false, scroll: false, focus: false });
   const cache = useRef<{ key: string; lines: readonly ThreadLine[] }>({ key: '', lines: [] });
@@ -20,7 +20,7 @@ export function useHeldLines(fresh: readonly ThreadLine[], key: string, isLoadin
   return {
     lines,
     news,
-    /** Lets everything take its place now. */
+    /** Shows all rows in their current order. */
     settle(): void {
       cache.current = { key: '', lines: [] };
       setHeld({ ...isHeld, focus: false });

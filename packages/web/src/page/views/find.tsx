@@ -141,7 +141,7 @@ export function FindDialog({ onClose }: { onClose: () => void }) {
           onKeyDown={(event) => {
             if (event.key !== 'Enter' && event.key !== 'Escape') return;
             event.preventDefault();
-            // A search field would take the first Escape to clear itself.
+            // The first Escape would only clear the search field.
             if (event.key === 'Escape') onClose();
             else box.current?.querySelector('a')?.click();
           }}
@@ -157,11 +157,11 @@ export function FindDialog({ onClose }: { onClose: () => void }) {
               </Link>
             ))}
             {hits.length > SHOWN ? (
-              <p class="faint">{count(hits.length - SHOWN)} more: write more of it</p>
+              <p class="faint">{count(hits.length - SHOWN)} more; type more to narrow the search</p>
             ) : null}
           </section>
         ))}
-        {text.trim() !== '' && groups.length === 0 ? <p class="faint">nothing found yet</p> : null}
+        {text.trim() !== '' && groups.length === 0 ? <p class="faint">no results yet</p> : null}
       </div>
     </Dialog>
   );

@@ -14,7 +14,7 @@ import { go, Link, pathOf, route, setQuery } from '../router.tsx';
 const KINDS = ['directive', 'tool', 'knowledge'] as const;
 const PAUSE_MS = 200;
 
-/** A path under items, with the search that led there. */
+/** Adds the current search to a path under `items`. */
 function withSearch(path: string): string {
   const { query } = route.value;
   const params = new URLSearchParams();
@@ -86,13 +86,13 @@ const LEVELS = ['project', 'user', 'installed', 'catalog', 'bundle'];
 const levelOf = ({ source = '' }: ListedItem): number =>
   (LEVELS.indexOf(source) + LEVELS.length + 1) % (LEVELS.length + 1);
 
-/** Without a search the items of the project come first and the shipped ones last. */
+/** Sorts by origin without a search: items of the project first, shipped ones last. */
 const inOrder = (items: readonly ListedItem[]): readonly ListedItem[] =>
   (route.value.query.get('q') ?? '') === ''
     ? items.toSorted((a, b) => levelOf(a) - levelOf(b))
     : items;
 
-/** The previous result remains until the next answer arrives. */
+/** Returns the items of the search. The previous result stays until the next answer arrives. */
 function useItems(): {
   list: ItemList | undefined;
   fault: PageFault | undefined;
@@ -128,7 +128,7 @@ function Found(props: { found: ReturnType<typeof useItems>; kind?: string; id?: 
   if (list.items.length === 0) {
     const isAsked = (route.value.query.get('q') ?? '') !== '';
     return isAsked ? (
-      <EmptyState title="Nothing is called like that" />
+      <EmptyState title="No item matches the search" />
     ) : (
       <EmptyState title="This project has no items yet" command="km init" />
     );
@@ -188,8 +188,8 @@ export function ItemsPage() {
       ) : (
         <section class="card pane stack nothing">
           <EmptyState
-            title="Choose an item"
-            hint="What it may do, what limits it, and who says so."
+            title="No item selected"
+            hint="Open an item from the list to see its rights and limits."
             command="km search"
           />
         </section>

@@ -1,5 +1,5 @@
-// Page of one thread: pending approvals, rights, effects and refusals, cost, and the timeline. All
-// of it is one fold of one array of events.
+// Page of one thread: pending approval requests, rights, effects and refusals, cost, and the
+// timeline. One fold of the events computes all parts.
 import { useMemo, useState } from 'preact/hooks';
 import type { ListedRun, ThreadView } from '../../model/api.ts';
 import type { FoldedThread } from '../../model/fold-thread.ts';
@@ -165,7 +165,7 @@ function TabBody(parts: ThreadParts) {
         live.isLoading || view.thread.seq > live.events.length ? (
           <LoadingRows rows={12} />
         ) : (
-          <EmptyState title="Has not begun" hint="What it may do stands above." />
+          <EmptyState title="The thread has not started" hint="Its rights are listed above." />
         )
       ) : (
         <Timeline
@@ -182,7 +182,7 @@ function TabBody(parts: ThreadParts) {
   }
 }
 
-/** The selected row, even if it is folded. The tab of raw events has none. */
+/** Returns the selected row, even if it is folded. The tab of raw events has none. */
 function stepOf({ place, rows, selected, folded }: ThreadParts): TimelineEntry | undefined {
   if (place.tab === 'events') return undefined;
   const row = selected < 0 ? undefined : rows[selected];
@@ -207,7 +207,7 @@ function Work(parts: ThreadParts) {
         {isBeginningMissing && place.tab !== 'events' ? (
           <p class="partial dim small">
             from event {count(live.events[0]?.seq ?? 0)} on{' '}
-            <Button text="earlier ones" class="more-link" onClick={live.loadBefore} />
+            <Button text="load earlier events" class="more-link" onClick={live.loadBefore} />
           </p>
         ) : null}
         {live.error && live.view ? <ErrorState error={live.error} again={live.again} /> : null}
@@ -226,7 +226,7 @@ function Work(parts: ThreadParts) {
   );
 }
 
-/** State of folded, opened and followed rows. The address has the rest of the selection. */
+/** State of folded turns and opened children. The address has the rest of the selection. */
 function useRows(id: string, live: FollowedThread, folded: FoldedThread, place: ThreadPlace) {
   const [turned, setTurned] = useState<ReadonlySet<number>>(new Set<number>());
   const opened = useOpenedChildren();
@@ -272,7 +272,7 @@ function Sheets(props: {
   }
   if (sheet !== 'graph' || place.at === undefined) return null;
   return (
-    <Dialog title="Where it came from" class="wide-dialog" onClose={close}>
+    <Dialog title="Provenance" class="wide-dialog" onClose={close}>
       <Provenance
         id={place.within}
         seq={place.at}
@@ -318,13 +318,13 @@ function Answers({
   );
 }
 
-/** Outputs and last reply of the thread, which a reader of an ended run needs first. */
+/** Outputs and last reply of the thread. They come first, because a reader of an ended run needs them. */
 function Outcome({ view }: { view: ThreadView }) {
   const { outputs, reply } = view;
   if (outputs === undefined && reply === undefined) return null;
   const isEnded = isEndedStatus(view.thread.status);
   return (
-    <section class="card outcome" tabIndex={0} aria-label={isEnded ? 'Result' : 'Last words'}>
+    <section class="card outcome" tabIndex={0} aria-label={isEnded ? 'Result' : 'Last reply'}>
       {outputs === undefined ? null : (
         <>
           <h2>Outputs</h2>
@@ -333,7 +333,7 @@ function Outcome({ view }: { view: ThreadView }) {
       )}
       {reply === undefined ? null : (
         <>
-          <h2>{isEnded ? 'Last words' : 'Last words so far'}</h2>
+          <h2>{isEnded ? 'Last reply' : 'Last reply so far'}</h2>
           <ForeignText text={reply} />
         </>
       )}
@@ -341,20 +341,20 @@ function Outcome({ view }: { view: ThreadView }) {
   );
 }
 
-/** Nothing can be tried again about it. */
+/** Shown for a thread that was pruned or never existed. A retry cannot help. */
 function Gone({ isPruned }: { isPruned: boolean }) {
   return (
     <EmptyState
-      title={isPruned ? 'This thread was pruned' : 'There is no such thread'}
+      title={isPruned ? 'This thread was pruned' : 'Thread not found'}
       hint={
         isPruned
-          ? 'Its journal is gone; what it cost still counts.'
-          : 'Its id is not known in this project.'
+          ? 'Its journal was deleted. Its cost still counts.'
+          : 'This project has no thread with this id.'
       }
       command="km threads ls"
     >
       <Link to="/" class="btn">
-        All threads
+        Show all threads
       </Link>
     </EmptyState>
   );
@@ -479,7 +479,7 @@ function Thread({ id }: { id: string }) {
 export function ThreadPage() {
   const [, id = ''] = route.value.parts;
   return id === '' ? (
-    <EmptyState title="No thread selected" hint="Open a thread from the list" />
+    <EmptyState title="No thread selected" hint="Open a thread from the list." />
   ) : (
     <Thread key={id} id={id} />
   );

@@ -1,5 +1,5 @@
-// List of threads: waiting, running, ended. The address has its filters. A row updates in place.
-// Rows change their order only while the pointer is not on the list.
+// List of threads: those that wait for a person, those in progress, and ended ones. The address has
+// its filters. Rows change their order only while the pointer is not on the list.
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import type { ListedItem, Totals } from '../../model/api.ts';
 import { count } from '../../model/format.ts';
@@ -56,7 +56,7 @@ function Head({ wish }: { wish: ListWish }) {
             <b>{count(totals.waits)}</b> {totals.waits === 1 ? 'waits' : 'wait'} for you
           </span>
           <span class="dim">
-            <b>{count(totals.at_work)}</b> at work
+            <b>{count(totals.at_work)}</b> in progress
           </span>
           <span class="dim">
             <b>{count(totals.ended)}</b> ended
@@ -73,7 +73,7 @@ function Head({ wish }: { wish: ListWish }) {
   );
 }
 
-/** Text `50 of 1,210 · more below`, with an exact total or the number of rows read so far. */
+/** Shows `50 of 1,210 · more below`. With a search text the total is the number of rows read so far. */
 function Foot(props: { shown: number; wish: ListWish; news: number; onNews: () => void }) {
   const { shown, wish, news, onNews } = props;
   const { totals, next_cursor, isLoading, rows } = list.value;
@@ -91,7 +91,7 @@ function Foot(props: { shown: number; wish: ListWish; news: number; onNews: () =
         {isMore ? (isLoading ? ' · reading more' : ' · more below') : ''}
       </span>
       {isMore && wish.find !== '' ? (
-        <Button text="Read more" class="chip" onClick={loadMore} />
+        <Button text="Load more" class="chip" onClick={loadMore} />
       ) : null}
       {news > 0 ? <Button text={`${count(news)} new`} class="chip news" onClick={onNews} /> : null}
       <span class="keys-hint">
@@ -101,7 +101,7 @@ function Foot(props: { shown: number; wish: ListWish; news: number; onNews: () =
   );
 }
 
-/** The line with the selection; it stays with its thread when lines move. */
+/** Selection of a thread in the list. It stays with its thread when lines move. */
 function useSelection(lines: readonly ThreadLine[]) {
   const [id, setId] = useState(route.peek().query.get('at') ?? '');
   // Keys can arrive faster than frames, so each starts from the result of the previous one.
@@ -114,7 +114,7 @@ function useSelection(lines: readonly ThreadLine[]) {
     const timer = setTimeout(() => setQuery({ at: id }), 400);
     return () => clearTimeout(timer);
   }, [id]);
-  /** To the nearest thread from `to` on, in the direction of the move. */
+  /** Selects the nearest thread from `to` on, in the direction of the move. */
   const select = (to: number) => {
     const all = latest.current.lines;
     const step = to < indexOf(latest.current.id) ? -1 : 1;
@@ -171,7 +171,7 @@ function Lines(props: { wish: ListWish }) {
     ArrowRight: { says: 'unfold', run: () => fold(false) },
     ArrowLeft: { says: 'fold', run: () => fold(true) },
     h: {
-      says: 'hooks shown or hidden',
+      says: 'show or hide hooks',
       run: () => setQuery({ hooks: wish.hooks ? undefined : 'yes' }),
     },
   });
@@ -245,9 +245,9 @@ export function ThreadsView() {
       {isNone && all === 0 ? <FirstRun /> : null}
       {isNone && all > 0 ? (
         route.value.query.size === 0 ? (
-          <EmptyState title="No thread is here any more" hint="Those that ran were pruned." />
+          <EmptyState title="All threads were pruned" hint="Run a directive to start a thread." />
         ) : (
-          <EmptyState title="No thread fits">
+          <EmptyState title="No thread matches the filters">
             <Button text="Show all" onClick={clearFilters} />
           </EmptyState>
         )
