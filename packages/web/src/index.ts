@@ -2,22 +2,22 @@ import type { createFleetWatch as watchFleet } from './server/live/fleet-watch.t
 import type { startWeb as startPage } from './server/start-web.ts';
 import type { createRows as rows } from './server/thread/summary-rows.ts';
 
-/** Starts the page of a project, with its API. The code of the server is loaded now. */
+/** Starts the page of a project, with its API. The first call loads the code of the server. */
 export const startWeb = async (
-  ...given: Parameters<typeof startPage>
-): ReturnType<typeof startPage> => await (await import('./server/start-web.ts')).startWeb(...given);
+  ...args: Parameters<typeof startPage>
+): ReturnType<typeof startPage> => await (await import('./server/start-web.ts')).startWeb(...args);
 
 /** Opens the row builder of the page for other lists of threads. */
 export const openRows = async (
-  ...given: Parameters<typeof rows>
+  ...args: Parameters<typeof rows>
 ): Promise<ReturnType<typeof rows>> =>
-  (await import('./server/thread/summary-rows.ts')).createRows(...given);
+  (await import('./server/thread/summary-rows.ts')).createRows(...args);
 
 /** Opens the fleet view (workers, queues, leases) for other programs. */
 export const openFleet = async (
-  ...given: Parameters<typeof watchFleet>
+  ...args: Parameters<typeof watchFleet>
 ): Promise<ReturnType<typeof watchFleet>> =>
-  (await import('./server/live/fleet-watch.ts')).createFleetWatch(...given);
+  (await import('./server/live/fleet-watch.ts')).createFleetWatch(...args);
 export type { FleetState, ListedRun } from './model/api.ts';
 export {
   clockWords,

@@ -49,7 +49,7 @@ browserTest('a reply is interrupted, and a thread stopped, from its page', async
   await expect.poll(() => turns.count()).toBe(2);
   expect(await turns.allTextContents()).toEqual([
     expect.stringContaining('no reply'),
-    expect.stringContaining('reply under way'),
+    expect.stringContaining('reply in progress'),
   ]);
   await page.getByRole('button', { name: 'Stop…' }).click();
   await page.getByRole('dialog').getByRole('button', { name: 'Stop', exact: true }).click();
@@ -71,7 +71,7 @@ browserTest('a thread that does not answer a stop can be killed after ten second
   const dialog = page.getByRole('dialog');
   expect(await dialog.getByRole('button', { name: 'Kill', exact: true }).count()).toBe(0);
   await dialog.getByRole('button', { name: 'Stop', exact: true }).click();
-  await page.getByText('It did not answer the stop within 10 s.').waitFor();
+  await page.getByText('The thread did not stop within 10 s.').waitFor();
   await page.getByRole('button', { name: 'Kill…' }).click();
   await dialog.getByRole('button', { name: 'Kill', exact: true }).click();
   await expect.poll(() => pill.textContent()).toBe('killed');
@@ -188,8 +188,8 @@ browserTest('every kind of approval is shown with what it is about', async () =>
   // What the model says for itself stands in a frame, never as a fact or a heading.
   const framed = (author: string) => review.locator('figure.words').filter({ hasText: author });
   await open('process.spawn');
-  await review.getByText('It goes beyond what the directive declares.').waitFor();
-  await framed('The model gives as the reason').getByText('I need it').waitFor();
+  await review.getByText('The right goes beyond what the directive declares.').waitFor();
+  await framed('Reason from the model').getByText('I need it').waitFor();
   expect(await review.getByRole('button', { name: /^Approve/ }).isDisabled()).toBe(true);
   await open('which one?');
   await review.getByRole('heading', { name: 'asker asks' }).waitFor();
@@ -208,10 +208,10 @@ browserTest('a thread that was pruned says so, and the list goes on', async () =
   await page.reload();
   await page.getByText('This thread was pruned').waitFor();
   await page.getByRole('link', { name: 'All threads' }).click();
-  await page.getByText(/^No thread (?:is here any more|has run yet)$/).waitFor();
+  await page.getByText(/^(?:All threads were pruned|No thread has run yet)$/).waitFor();
   await page.goto(`${served.url}/t/nobody`);
-  await page.getByText('There is no such thread').waitFor();
+  await page.getByText('Thread not found').waitFor();
   const mistyped = await page.goto(`${served.url}/nowhere/at/all`);
   expect(mistyped?.status()).toBe(404);
-  await page.getByText('There is no such page').waitFor();
+  await page.getByText('Page not found').waitFor();
 });

@@ -59,12 +59,12 @@ browserTest('a call is read and then approved, with a reason', async () => {
   expect(await approve.isDisabled()).toBe(true);
   expect(await page.evaluate('document.activeElement?.closest("button")')).toBeNull();
   await page.waitForFunction(`document.querySelector('.blockers')?.textContent !== ''`);
-  await page.getByRole('button', { name: /^Open all of it/ }).click();
+  await page.getByRole('button', { name: /^Open the whole argument/ }).click();
   await page.getByText('the end', { exact: false }).first().waitFor();
   await expect.poll(() => approve.isEnabled()).toBe(true);
-  await page.getByLabel('why, for the record').fill('it is the nightly report');
+  await page.getByLabel('reason (optional)').fill('it is the nightly report');
   // No key of a field sends anything.
-  await page.getByLabel('why, for the record').press('Enter');
+  await page.getByLabel('reason (optional)').press('Enter');
   expect(await pendingIn(served)).toHaveLength(1);
   const id = (await pendingIn(served))[0]?.id ?? '';
   expect(await page.locator('.decide-hand code').textContent()).toBe(
@@ -76,7 +76,7 @@ browserTest('a call is read and then approved, with a reason', async () => {
   await expect.poll(() => existsSync(file) && readFileSync(file, 'utf8')).toBe(LONG);
   await expect
     .poll(() => page.locator('.decided').innerText())
-    .toMatch(/^approved by ann \(web\).* used, no use left/);
+    .toMatch(/^approved by ann \(web\).* used, no uses left/);
   expect({ errors, reports, dialogs }).toEqual({ errors: [], reports: [], dialogs: [] });
 });
 
@@ -139,7 +139,7 @@ browserTest('on a phone reason and buttons are on the first screen', async () =>
   await page.setViewportSize({ width: 390, height: 844 });
   await page.goto(`${served.url}/approvals/${(await pendingIn(served))[0]?.id}`);
   for (const part of [
-    page.getByText('Why it is asked'),
+    page.getByText('Reason for the request'),
     page.getByText('may it?').first(),
     page.getByRole('button', { name: 'Deny' }),
     page.getByRole('button', { name: /^Approve/ }),
@@ -220,13 +220,13 @@ browserTest('a question that changed while it was open is shown as it is now', a
   };
   await restate('Replace out/a.txt?', '-what somebody wrote meanwhile');
   const review = page.getByRole('region', { name: 'Review' });
-  await review.getByText('This changed while it was open. Read it again.').waitFor();
+  await review.getByText('The request has changed. Read it again.').waitFor();
   await review.getByText('Replace out/a.txt?').waitFor();
   await review.getByText('-what somebody wrote meanwhile').waitFor();
   // What changes nothing has no heading for changes.
   await restate('Replace it with the same?', '');
   await review.getByText('Replace it with the same?').waitFor();
-  expect(await review.getByText('What would change').count()).toBe(0);
+  expect(await review.getByText('Proposed change').count()).toBe(0);
   // The answer is one to the question that is shown now.
   await expect.poll(() => approve.isEnabled()).toBe(true);
   await approve.click();
@@ -243,7 +243,7 @@ browserTest('a decision about something else than was shown is refused, and says
   await row.click();
   await expect.poll(() => approve.isEnabled()).toBe(true);
   await approve.click();
-  await page.getByText('Nothing was given', { exact: false }).waitFor();
+  await page.getByText('Not decided', { exact: false }).waitFor();
   expect(await pendingIn(served)).toHaveLength(1);
   expect(existsSync(join(served.fixture.root, 'out', 'a.txt'))).toBe(false);
 });
@@ -262,10 +262,10 @@ browserTest('who may only look finds the buttons off, with the reason', async ()
     .locator('input[type=password], input[name=token]')
     .first()
     .fill(authorization.slice(7));
-  await page.getByRole('button', { name: 'Go on' }).click();
+  await page.getByRole('button', { name: 'Log in' }).click();
   await page.getByRole('link', { name: /^Approvals/ }).click();
   await page.locator('.picks a').first().click();
-  await page.getByText('Your session may look, not approve.').first().waitFor();
+  await page.getByText('Your session cannot decide; role `approve` is required.').first().waitFor();
   expect(await page.getByRole('button', { name: 'Deny' }).isDisabled()).toBe(true);
 });
 
@@ -274,9 +274,9 @@ browserTest('no text of a model is more than text in a review', async () => {
     writing(hostileText(), Object.values(HOSTILE).join('\n')),
   );
   await row.click();
-  await page.getByRole('button', { name: /^Open all of it/ }).click();
+  await page.getByRole('button', { name: /^Open the whole argument/ }).click();
   await page.getByText('The model says', { exact: true }).waitFor();
-  await page.getByText('As a list', { exact: true }).click();
+  await page.getByText('Show as a list', { exact: true }).click();
   expect(await page.evaluate('document.images.length')).toBe(0);
   expect(await page.evaluate('globalThis.wasRun')).toBeUndefined();
   expect(
@@ -300,7 +300,7 @@ browserTest('a line that is too long to be shown shows its end', async () => {
   await row.click();
   await approve.waitFor();
   expect(await page.getByText('rm -rf / --force').count()).toBe(0);
-  await page.getByRole('button', { name: /^Open all of it/ }).click();
+  await page.getByRole('button', { name: /^Open the whole argument/ }).click();
   await page.getByText('rm -rf / --force').waitFor();
   await expect.poll(() => approve.isEnabled()).toBe(true);
   expect(errors).toEqual([]);

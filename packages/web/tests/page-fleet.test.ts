@@ -61,21 +61,21 @@ describe.skipIf(postgres === '')('over a server (needs PostgreSQL)', () => {
       await row.getByText('no worker serves it').waitFor();
       await page.goto(`${served.url}/t/${thread}`);
       await page.getByRole('region', { name: 'no worker serves it' }).waitFor();
-      await page.getByText('start km worker where this project has the same items').waitFor();
+      await page.getByText('start km worker on a machine that has this project').waitFor();
       await look(page, 'unserved');
       await page.keyboard.press('g');
       await page.keyboard.press('f');
       await page.getByRole('heading', { name: 'Fleet' }).waitFor();
-      await page.getByText('None was heard of').waitFor();
-      await page.getByText('nobody: start km worker').waitFor();
+      await page.getByText('No worker is running').waitFor();
+      await page.getByText('none: start km worker').waitFor();
       expect((await topOf(stage)).text).toMatch(/no worker serves it/);
 
       const workers = [stage.work(['--slots', '3']), stage.work(['--slots', '5'])];
       await Promise.all(workers.map((worker) => worker.hears('ready')));
       const table = (name: string) => page.getByRole('region', { name });
       await page.getByText('8 slots busy').waitFor();
-      await table('Who holds what').getByText(thread).waitFor();
-      await table('Who holds what').getByText('s left').waitFor();
+      await table('Leases').getByText(thread).waitFor();
+      await table('Leases').getByText('s left').waitFor();
       await table('Workers').getByText('at work').waitFor();
       await table('Queues').getByText('Nothing is queued').waitFor();
       await look(page, 'workers');
@@ -102,7 +102,7 @@ describe.skipIf(postgres === '')('over a server (needs PostgreSQL)', () => {
         .getByText('gone')
         .waitFor({ timeout: timeoutMs(60_000) });
       const other = workers.find((one) => one !== holder);
-      await table('Who holds what')
+      await table('Leases')
         .getByText(`:${other?.child.pid}`)
         .waitFor({ timeout: timeoutMs(60_000) });
       await page.getByText('1 gone').waitFor();
@@ -120,7 +120,7 @@ describe.skipIf(postgres === '')('over a server (needs PostgreSQL)', () => {
           timeout: timeoutMs(30_000),
         })
         .toBe('completed');
-      await table('Who holds what').getByText('Nothing is held now').waitFor();
+      await table('Leases').getByText('No thread has a lease now').waitFor();
       expect(await page.content()).not.toContain('secret-of-tests');
       expect({ errors, reports }).toEqual({ errors: [], reports: [] });
     },

@@ -27,7 +27,7 @@ browserTest('an item says what it may do and is run from its form', async () => 
   const run = page.getByRole('button', { name: 'Run', exact: true });
   // What is missing stands at its field, and nothing is sent.
   await run.click();
-  await page.locator('.run-field').getByText('is needed').waitFor();
+  await page.locator('.run-field').getByText('is required').waitFor();
   await page.getByLabel(/^file/).fill('notes/a.txt');
   await page.getByLabel(/^level/).fill('deep');
   await page.getByText('Model and limits').click();
@@ -37,8 +37,8 @@ browserTest('an item says what it may do and is run from its form', async () => 
     .waitFor();
   await page.getByLabel('turns', { exact: true }).fill('99');
   await run.click();
-  await page.getByText('has to be a whole number').waitFor();
-  await page.getByText('it can only be lowered').waitFor();
+  await page.getByText('must be a whole number').waitFor();
+  await page.getByText('a run can only lower it').waitFor();
   await page.getByLabel(/^level/).fill('2');
   await page.getByLabel('turns', { exact: true }).fill('3');
   expect(await page.locator('.run-acts code').textContent()).toBe(
@@ -53,7 +53,7 @@ browserTest('an item says what it may do and is run from its form', async () => 
   await expect.poll(ended).toBe('completed');
   await page.getByRole('link', { name: 'Cost', exact: true }).click();
   await page.getByRole('link', { name: 'lead', exact: true }).waitFor();
-  await page.getByText('As a table').click();
+  await page.getByText('Show as a table').click();
   await page.getByLabel('Range').selectOption('7d');
   await expect.poll(() => page.url()).toContain('since=7d');
   expect({ errors, reports }).toEqual({ errors: [], reports: [] });
@@ -115,9 +115,9 @@ browserTest('who may only look cannot run anything here', async () => {
     .locator('input[type=password], input[name=token]')
     .first()
     .fill(authorization.slice(7));
-  await page.getByRole('button', { name: 'Go on' }).click();
+  await page.getByRole('button', { name: 'Log in' }).click();
   await page.locator('nav').first().waitFor();
   await page.goto(`${served.url}/items/directive/lead?run=1`);
-  await page.getByText('Your session may look, not run.').first().waitFor();
+  await page.getByText('Your session has the role `view`; role `steer` is required.').first().waitFor();
   expect(await page.getByRole('button', { name: 'Run', exact: true }).isDisabled()).toBe(true);
 });

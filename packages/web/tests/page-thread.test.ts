@@ -49,7 +49,7 @@ browserTest('what was refused is seen, opened, filtered, and kept by a reload', 
   await inspector.getByText(/^Denied/).waitFor();
   expect(await inspector.locator('.gates li').count()).toBe(4);
   await inspector.locator('.args-t').getByText('notes/a.md').waitFor();
-  await inspector.getByText('Ways out').waitFor();
+  await inspector.getByText('Remedies').waitFor();
   await page.getByRole('button', { name: '1 denied' }).click();
   await expect.poll(() => page.locator('.timeline .row').count()).toBe(2);
   await page.reload();
@@ -97,7 +97,7 @@ browserTest('a provider that cannot be reached is one entry, with its name and p
   expect(await entry.count()).toBe(1);
   // The end says no more than how it ended.
   await page.locator('.timeline .row').getByText('failed', { exact: true }).waitFor();
-  await page.getByText('What needs a look').locator('..').getByText('1').waitFor();
+  await page.getByText('Needs attention').locator('..').getByText('1').waitFor();
   expect(await entry.innerText()).toContain(`cannot connect to provider \`anthropic\` at ${place}`);
 });
 
@@ -168,7 +168,7 @@ browserTest('a call that waits is denied from the bar, with a reason', async () 
   await bar.getByText('fs/write_file', { exact: false }).first().waitFor();
   await bar.getByText(/^asked by deviation rule ask_first · /).waitFor();
   await bar.getByRole('button', { name: 'Deny' }).click();
-  await bar.getByPlaceholder(/^why/).fill('not today');
+  await bar.getByPlaceholder(/^reason/).fill('not today');
   await bar.getByRole('button', { name: 'Deny' }).click();
   await expect.poll(() => bar.count()).toBe(0);
   await expect.poll(() => pill.textContent()).toBe('completed');
@@ -190,7 +190,7 @@ browserTest('a thread at its limit gets more room and goes on', async () => {
   const turns = page.getByLabel('new limit of turns');
   const resume = page.getByRole('button', { name: 'Resume', exact: true });
   await turns.fill('1');
-  await page.getByText('is used up already', { exact: false }).waitFor();
+  await page.getByText('must be above', { exact: false }).waitFor();
   expect(await resume.isDisabled()).toBe(true);
   await turns.fill('4');
   expect(await page.locator('.raise-sheet .command code').textContent()).toContain('--turns 4');
@@ -207,13 +207,13 @@ browserTest('who may only look finds the acts off, with the reason', async () =>
   await page.goto(`${served.url}/login`);
   const { authorization = '' } = bearerOf(served.fixture, 'view');
   await page.locator('input').first().fill(authorization.slice('Bearer '.length));
-  await page.getByRole('button', { name: 'Go on' }).click();
+  await page.getByRole('button', { name: 'Log in' }).click();
   await page.getByRole('link', { name: /^Threads/ }).waitFor();
   await page.goto(`${served.url}/t/${id}`);
   const stop = page.locator('.acts').getByRole('button', { name: 'Stop…' });
   await stop.waitFor();
   expect(await stop.isDisabled()).toBe(true);
-  expect(await stop.getAttribute('title')).toBe('your token may look, not steer');
+  expect(await stop.getAttribute('title')).toBe('your session has the role `view`; role `steer` is required');
 });
 
 browserTest('no text of a model or a tool is more than text', async () => {

@@ -50,7 +50,7 @@ browserTest(
     await pill(page).getByText('paused').waitFor();
 
     // Say something while it rests, and let it go on.
-    await button(page, /^Message/).click();
+    await button(page, /^Send message/).click();
     await page.getByLabel('Message to the model').fill('mind the Norwegians');
     await button(page, 'Send').click();
     await page.getByLabel('Message to the model').waitFor({ state: 'detached' });

@@ -11,7 +11,7 @@ export type Tone = NonNullable<SlimEvent['tone']>;
 
 export type WebRole = 'view' | 'steer' | 'approve';
 
-/** Any JSON value. The page renders it with `JsonView`. */
+/** Any JSON value. `JsonView` renders it on the page. */
 export type Data =
   | null
   | boolean
@@ -73,7 +73,7 @@ export interface ListedRun {
   readonly denied: number;
   /** Number of other calls that failed after all retries. */
   readonly failed: number;
-  /** Number of pending approvals of this thread, without its children. */
+  /** Number of pending approval requests of this thread, without its children. */
   readonly due: number;
   /** Current activity: a tool, `reply`, or the kind of pending request. A name, never untrusted text. */
   readonly now?: string;
@@ -105,7 +105,7 @@ export interface ThreadList {
   readonly position: string;
 }
 
-/** A right at the start, or approved since, and its use. */
+/** A right that the thread got at its start or by an approval, and its use. */
 export interface RightUse {
   /** Same text as in `explain`: `fs.read notes/**`. */
   readonly name: string;
@@ -134,7 +134,7 @@ export interface ThreadView {
   /** `explain --thread`: items by hash and key, permissions, policies, guards, rules, by, sandbox. */
   readonly ran: DataObject;
   readonly rights: readonly RightUse[];
-  /** Pending approvals of this thread and of all its descendants. */
+  /** Pending approval requests of this thread and of all its descendants. */
   readonly due: readonly ListedApproval[];
   readonly children: readonly ListedRun[];
   /** Actions that the current status allows. */
@@ -159,7 +159,7 @@ export interface EventPage {
   readonly last: number;
 }
 
-/** A long text in pieces: `GET …?offset=next` gives the next one. */
+/** A piece of a long text. `GET …?offset=next` returns the next piece; no `next` means the end. */
 export interface LongText {
   readonly text: string;
   readonly bytes: number;
@@ -255,12 +255,12 @@ export interface ListedApproval {
   readonly who?: string;
   readonly channel?: string;
   readonly why?: string;
-  /** Digest of `shown`. A decision sends it back. Its first digits are the `mark` (`7F3A-91C2`). */
+  /** Digest of `shown`. The client sends it with its decision. Its first digits are `mark`: `7F3A-91C2`. */
   readonly digest: string;
   readonly mark: string;
 }
 
-/** `GET approvals?state&thread`: oldest first. `state=decided` returns the latest that are no longer pending. */
+/** `GET approvals?state&thread`: oldest first. `state=decided` returns the latest requests that are not pending. */
 export interface ApprovalList {
   readonly approvals: readonly ListedApproval[];
   /** A stream that starts at this position continues the list without a gap. */
@@ -414,18 +414,18 @@ export interface CostGroup {
   readonly threads: number;
   readonly tokens: number;
   readonly spend: string;
-  /** Only by directive: `hook` is the cost of its runs as a hook of other threads. */
+  /** Only in groups by directive. `hook`: cost of its runs as a hook of other threads. */
   readonly kind?: 'hook';
-  /** Only by directive: number of refusals, and of ends at a limit. */
+  /** Only in groups by directive: number of refusals, and of runs that ended at a limit. */
   readonly denied?: number;
   readonly at_limit?: number;
-  /** Only by model. `input` does not include tokens from a cache. */
+  /** Only in groups by model. `input` does not include tokens from a cache. */
   readonly requests?: number;
   readonly input?: number;
   readonly cached?: number;
   readonly output?: number;
   readonly price_row?: string;
-  /** Only by day: cost of each model. */
+  /** Only in groups by day: cost of each model. */
   readonly models?: readonly { readonly name: string; readonly spend: string }[];
   readonly estimated?: boolean;
 }
@@ -440,7 +440,7 @@ export interface CostReport {
   readonly by_day: readonly CostGroup[];
 }
 
-/** One of `GET items`, as `search --json` shows it. */
+/** One entry of `GET items`, with the fields of `search --json`. */
 export interface ListedItem {
   readonly item_type: 'directive' | 'tool' | 'knowledge';
   readonly item_id: string;
@@ -452,7 +452,7 @@ export interface ListedItem {
   readonly unavailable?: string;
 }
 
-/** `GET items?q&kind&cursor`: 100 at a time. */
+/** `GET items?q&kind&cursor`: at most 100 items. */
 export interface ItemList {
   readonly items: readonly ListedItem[];
   /** True if there are more items than listed. */
@@ -470,7 +470,7 @@ export interface ItemInput {
   readonly description?: string;
 }
 
-/** `GET items/KIND/ID`: `show` and `explain` of it. */
+/** `GET items/KIND/ID`: output of `show` and `explain` for the item. */
 export interface ItemView {
   readonly item: DataObject;
   readonly signature: DataObject;
@@ -491,7 +491,7 @@ export interface ItemView {
   readonly models: readonly string[];
 }
 
-/** One of `GET scripts`: files of the project that `km script` would run. */
+/** One entry of `GET scripts`: a file of the project that `km script` can run. */
 export interface ListedScript {
   readonly id: string;
   readonly file: string;
@@ -504,7 +504,7 @@ export interface ScriptList {
   readonly has_more?: boolean;
 }
 
-/** `GET scripts/ID`, and with the outcome `POST scripts/ID/run {payload}`. */
+/** `GET scripts/ID`. The answer of `POST scripts/ID/run {payload}` also has the outcome in `run`. */
 export interface ScriptDocument {
   readonly id: string;
   readonly file: string;
@@ -513,7 +513,7 @@ export interface ScriptDocument {
   readonly run?: {
     readonly outcome: string;
     readonly exit_code: number;
-    /** The first 1,000 effects are shown, each up to 64 KB. */
+    /** True if the script had more than 1,000 effects. Each listed text has at most 64 KB. */
     readonly has_more?: boolean;
     readonly effects: readonly {
       readonly kind: string;
@@ -570,10 +570,10 @@ export interface FleetWorker {
   readonly memory: number;
   /** Difference of its clock to the clock of the store, in milliseconds. */
   readonly clock_off: number;
-  /** Time by the clock of the store, like `heard`. */
+  /** Start of the worker, and in `heard` its last heartbeat, by the clock of the store. */
   readonly started: number;
   readonly heard: number;
-  /** True if heartbeats stopped. Other workers get its threads. The view shows it for some time. */
+  /** True if heartbeats stopped. Other workers get its threads. The view lists it for ten minutes. */
   readonly gone: boolean;
 }
 
@@ -589,7 +589,7 @@ export interface FleetQueue {
   readonly served_by: number;
 }
 
-/** A thread of this project and the owner of its lease. */
+/** A thread of this project with a lease, and the worker that owns it. */
 export interface FleetHold {
   readonly thread: string;
   readonly directive: string;

@@ -1,4 +1,4 @@
-// Sums the cost of a thread per turn. A step has two parts: replies of the thread, and its
+// Sums the cost of a thread per turn. A step has two parts: the replies of the thread, and its
 // children.
 import type { ListedRun } from './api.ts';
 import type { TimelineEntry } from './timeline-entry.ts';
@@ -22,7 +22,7 @@ interface CostSeries {
 
 const spendOf = ({ cost }: ListedRun): number => Number(cost['spend'] ?? 0) || 0;
 
-/** `below` are the listed children. The cost of a running child counts up to now. */
+/** `below`: the listed children. A running child counts with its cost so far. */
 export function costSeries(
   rows: readonly TimelineEntry[],
   below: readonly ListedRun[] = [],

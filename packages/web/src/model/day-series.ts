@@ -49,7 +49,7 @@ function modelsOf(days: readonly CostGroup[]): string[] {
   return names.length > MAX_MODELS ? [...names.slice(0, MAX_MODELS - 1), OTHERS] : names;
 }
 
-/** Splits the cost of a day by model. The part without a model is the last one. */
+/** Splits the cost of a day by model. The last part is the cost without a model. */
 function partsOf(group: CostGroup, models: readonly string[]): DayPart[] {
   const amounts = new Map<number, number>();
   for (const one of group.models ?? []) {
@@ -57,8 +57,8 @@ function partsOf(group: CostGroup, models: readonly string[]): DayPart[] {
     const series = at < 0 ? models.length - 1 : at;
     amounts.set(series, (amounts.get(series) ?? 0) + amountOf(one));
   }
-  const named = [...amounts.values()].reduce((sum, amount) => sum + amount, 0);
-  const rest = amountOf(group) - named;
+  const namedSum = [...amounts.values()].reduce((sum, amount) => sum + amount, 0);
+  const rest = amountOf(group) - namedSum;
   if (rest > 1e-9) amounts.set(models.length, rest);
   let from = 0;
   return [...amounts]
@@ -70,14 +70,14 @@ function partsOf(group: CostGroup, models: readonly string[]): DayPart[] {
     });
 }
 
-/** `now` ends the range; `since` begins it, at most 90 days before. */
+/** Returns the days from `since` to `now`, at most the last 90. */
 export function daySeries(report: CostReport, now: number): DaySeries {
   const { by_day: groups, since } = report;
   const byDay = new Map(groups.map((group) => [group.name, group]));
   const models = modelsOf(groups);
   const last = Math.floor(now / DAY_MS);
-  const wanted = Number.isFinite(since) ? Math.floor(since / DAY_MS) : last;
-  const first = Math.max(last - MAX_DAYS + 1, Math.min(last, wanted));
+  const sinceDay = Number.isFinite(since) ? Math.floor(since / DAY_MS) : last;
+  const first = Math.max(last - MAX_DAYS + 1, Math.min(last, sinceDay));
   const days = Array.from({ length: last - first + 1 }, (_, index): DayBar => {
     const day = dayOf((first + index) * DAY_MS);
     const group = byDay.get(day);

@@ -7,7 +7,7 @@ import { count, seconds } from './format.ts';
 export const queueKey = (tenant: string, project: string, items: string): string =>
   [tenant, project, items].join(' ');
 
-/** Keys of queues that no known worker serves. */
+/** Keys of queues that no worker serves. */
 export const unservedQueues = ({ queues }: Pick<FleetState, 'queues'>): ReadonlySet<string> =>
   new Set(
     queues
@@ -21,12 +21,12 @@ export const isUnserved = (
 ): boolean => queue !== undefined && unserved.has(queue);
 
 export const NO_WORKER = 'no worker serves it';
-export const SERVE_IT = 'start `km worker` where this project has the same items; it waits';
+export const SERVE_IT = 'start `km worker` on a machine that has this project with the same items';
 
 /** Returns `host:4711` of the owner of a lease. The rest only distinguishes processes. */
 export const workerName = (id: string): string => id.replace(/@[0-9a-f.]+$/, '');
 
-/** Leases do not depend on clocks of machines, but visible times do. */
+/** A larger difference is reported. Leases do not use clocks of machines, but visible times do. */
 const CLOCK_OFF_MS = 5000;
 /** A worker reports to the store every three seconds. */
 const SILENT_MS = 8000;
@@ -50,7 +50,7 @@ export const shortItems = (items: string): string =>
 
 const isOwn = (project: string, own: FleetState['own']): boolean => project === own?.project;
 
-/** `this project`, `this project, other items (1f3a9c02)`, `prj_…`. */
+/** Names a project: `this project`, `this project, other items (1f3a9c02)` or `prj_…`. */
 export function projectWords(project: string, items: string, own: FleetState['own']): string {
   if (!isOwn(project, own)) return `${project} (${shortItems(items)})`;
   return items === own?.items ? 'this project' : `this project, other items (${shortItems(items)})`;
@@ -72,7 +72,7 @@ export function servesWords({ projects, tenants }: FleetWorker, own: FleetState[
   return whose.length > 0 ? `${served} for ${whose.join(', ')}` : served;
 }
 
-/** `5 wait, the first for 12 s`, `2 later`. */
+/** Describes the threads of a queue: `5 wait, the first for 12 s, 2 later`. */
 export function waitWords({ ready, later, oldest }: FleetQueue, now: number): string {
   const since = seconds(Math.max(0, Math.round((now - oldest) / 1000)));
   const words = ready > 0 ? [`${count(ready)} wait, the first for ${since}`] : [];
@@ -80,7 +80,7 @@ export function waitWords({ ready, later, oldest }: FleetQueue, now: number): st
   return words.join(', ');
 }
 
-/** Sums for `2 workers, 3 of 16 slots busy, 5 queued, 5 of them served by nobody`. */
+/** Counts workers, slots and queued threads. `unserved` threads wait in queues without a worker. */
 export function fleetSums({ workers, queues }: FleetState) {
   const alive = workers.filter(({ gone }) => !gone);
   const sum = (all: readonly number[]): number => all.reduce((total, one) => total + one, 0);

@@ -270,9 +270,9 @@ test('who refuses late says what it was about, in a word', () => {
     ['not granted', { missing: 'fs.write' }],
     ['not granted', { rule: 'grants' }],
     ['outside the project', { missing: 'fs.absolute' }],
-    ['a protected place', { rule: 'closed_place' }],
+    ['a protected path', { rule: 'closed_place' }],
     ['redirect refused', { rule: 'redirect' }],
-    ['the place changed meanwhile', { rule: 'place_changed' }],
+    ['the path changed after the check', { rule: 'place_changed' }],
     ['while it ran', { reason: 'redirect refused: `a` is not granted, it was replaced' }],
     ['redirect', { rule: 'redirect', stage: 'guard' }],
   ];

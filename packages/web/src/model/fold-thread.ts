@@ -24,7 +24,7 @@ export interface FoldedThread {
   readonly ended?: number;
 }
 
-/** True for an event that ends the text of the reply which is being streamed. */
+/** True for an event after which the streamed text of the current reply is complete. */
 export const endsReplyText = (type: string): boolean =>
   type === 'thread_end' || ['begins', 'replies', 'ends'].includes(eventFlags(type).turn ?? '');
 
@@ -50,9 +50,9 @@ interface Folding {
 }
 
 const push = (fold: Folding, row: TimelineEntry): number => fold.rows.push(row) - 1;
-function change(fold: Folding, at: number | undefined, made: RowChange): void {
+function change(fold: Folding, at: number | undefined, changes: RowChange): void {
   const row = at === undefined ? undefined : fold.rows[at];
-  if (at !== undefined && row) fold.rows[at] = { ...row, ...made };
+  if (at !== undefined && row) fold.rows[at] = { ...row, ...changes };
 }
 const rowAt = (fold: Folding, at: number | undefined) =>
   at === undefined ? undefined : fold.rows[at];
@@ -147,8 +147,8 @@ function denied(fold: Folding, event: SlimEvent): void {
     const own = rowFrom(event, 'call', 'denied');
     const text = event.preview ?? event.text ?? '';
     const name = event.tool ?? 'denied';
-    const made = push(fold, { ...own, name, text, why, end: event.ts, denials: [event.seq] });
-    if (event.call_id !== undefined) fold.calls.set(event.call_id, made);
+    const index = push(fold, { ...own, name, text, why, end: event.ts, denials: [event.seq] });
+    if (event.call_id !== undefined) fold.calls.set(event.call_id, index);
     return;
   }
   fold.open.delete(at);
@@ -176,7 +176,7 @@ function result(fold: Folding, event: SlimEvent): void {
   const at = event.call_id === undefined ? undefined : fold.calls.get(event.call_id);
   const row = rowAt(fold, at);
   if (at === undefined || !row) {
-    // Calls that open a conversation have a result without a call. Only a failure gets a row.
+    // A journal can have a result without its call. Only a failure gets a row.
     if (event.is_error === true) {
       const own = rowFrom(event, 'call', 'failed');
       push(fold, { ...own, ...outcomeOf(event, own), end: event.ts, result: event.seq });
@@ -201,7 +201,7 @@ function result(fold: Folding, event: SlimEvent): void {
   answered(fold);
 }
 
-/** Rows no longer wait once the thread continues. */
+/** Ends the wait of all rows, because the thread has resumed. */
 function answered(fold: Folding): void {
   for (const at of fold.asked.values()) change(fold, at, { state: 'plain' });
   fold.asked.clear();
@@ -209,15 +209,15 @@ function answered(fold: Folding): void {
 
 function spawned(fold: Folding, event: SlimEvent): void {
   const id = event.thread ?? '';
-  const known = fold.children.get(id) ?? startedBy(fold, event);
-  if (known === undefined) {
+  const at = fold.children.get(id) ?? startedBy(fold, event);
+  if (at === undefined) {
     needTurn(fold, event);
     fold.children.set(id, push(fold, rowFrom(event, 'child', 'open')));
     return;
   }
-  fold.children.set(id, known);
-  const name = event.directive ?? rowAt(fold, known)?.name ?? event.type;
-  change(fold, known, { kind: 'child', name, ...(event.thread !== undefined && { thread: id }) });
+  fold.children.set(id, at);
+  const name = event.directive ?? rowAt(fold, at)?.name ?? event.type;
+  change(fold, at, { kind: 'child', name, ...(event.thread !== undefined && { thread: id }) });
 }
 
 /** Finds a call with the directive as target, if the journal does not name the call. */
@@ -249,16 +249,16 @@ function hookAnswered(fold: Folding, event: SlimEvent): void {
   const row = rowAt(fold, at);
   fold.hooks.delete(hookKey(event));
   const end = event.ts;
-  const said = { state: 'done' as const, end, text: event.decision ?? '' };
+  const outcome = { state: 'done' as const, end, text: event.decision ?? '' };
   const also = {
     ...(event.took_ms !== undefined && { took_ms: event.took_ms }),
     ...(event.deed !== undefined && { why: event.deed }),
     ...(event.spend !== undefined && { spend: event.spend }),
   };
-  if (row) change(fold, at, { ...said, ...also, result: event.seq });
+  if (row) change(fold, at, { ...outcome, ...also, result: event.seq });
   else {
     const start = end - (event.took_ms ?? 0);
-    push(fold, { ...rowFrom(event, 'hook', 'done'), ...said, ...also, start });
+    push(fold, { ...rowFrom(event, 'hook', 'done'), ...outcome, ...also, start });
   }
   reach(fold, end);
 }
@@ -278,7 +278,7 @@ function approval(fold: Folding, event: SlimEvent): void {
     change(fold, at, { state: 'plain', end: event.ts, why: event.state ?? '' });
   if (row?.state !== 'waits' || row.kind === 'note') return;
   if (event.state === 'denied' || event.state === 'expired') {
-    const why = event.state === 'denied' ? `by ${event.by ?? 'a person'}` : 'nobody answered';
+    const why = event.state === 'denied' ? `by ${event.by ?? 'a person'}` : 'expired';
     change(fold, at, { state: 'denied', why, end: event.ts });
   } else change(fold, at, { state: 'open', why: '' });
 }
@@ -317,7 +317,7 @@ function triedAgain(fold: Folding, event: SlimEvent): void {
 
 function threadEnded(fold: Folding, event: SlimEvent): void {
   fold.span.ended = event.ts;
-  for (const at of fold.open) change(fold, at, { state: 'unknown', why: 'was left open' });
+  for (const at of fold.open) change(fold, at, { state: 'unknown', why: 'no result' });
   fold.open.clear();
   const last = rowAt(fold, fold.turn);
   if (last?.state === 'open') change(fold, fold.turn, { state: 'done', end: last.end ?? event.ts });
@@ -355,13 +355,13 @@ const TAKES: Readonly<Record<string, (fold: Folding, event: SlimEvent) => void>>
 };
 
 function takeEvent(fold: Folding, event: SlimEvent): void {
-  const { seen, span } = fold;
-  if (seen.events === 0) seen.first = event.seq;
-  seen.last = event.seq;
-  seen.events += 1;
+  const { seen: totals, span } = fold;
+  if (totals.events === 0) totals.first = event.seq;
+  totals.last = event.seq;
+  totals.events += 1;
   span.started ??= event.ts;
   if (event.unreadable) {
-    seen.unreadable += 1;
+    totals.unreadable += 1;
     const text = `event ${event.seq} cannot be read`;
     push(fold, { ...rowFrom(event, 'note', 'failed'), name: 'unreadable', text });
     return;
@@ -369,7 +369,7 @@ function takeEvent(fold: Folding, event: SlimEvent): void {
   (TAKES[event.type] ?? note)(fold, event);
 }
 
-/** Takes events in order. `read` can be called at any time. */
+/** Creates a fold. `add` expects events in order. `read` can be called at any time. */
 export function createThreadFold() {
   const fold: Folding = {
     rows: [],
@@ -390,7 +390,7 @@ export function createThreadFold() {
     add(events: readonly SlimEvent[], from = 0): void {
       for (let index = from; index < events.length; index++) {
         const event = events[index];
-        // Skips events that the stream delivers twice.
+        // The stream can deliver an event twice.
         if (event && event.seq > fold.seen.last) takeEvent(fold, event);
       }
     },

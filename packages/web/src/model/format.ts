@@ -10,7 +10,7 @@ export const count = (value: number): string => {
 export const counted = (value: number, word: string): string =>
   `${count(value)} ${word}${value === 1 ? '' : 's'}`;
 
-/** `842`, `88.4 k`, `2.1 M`: for tokens and whatever else is large. */
+/** Formats a large number, such as a number of tokens: `842`, `88.4 k`, `2.1 M`. */
 export function shortCount(value: number): string {
   const size = Math.abs(value);
   for (const [limit, unit] of [
@@ -25,7 +25,7 @@ export function shortCount(value: number): string {
   return count(value);
 }
 
-/** `0.2955`, `0.50`, `12.41`, `< 0.0001`: an amount without its currency. */
+/** Formats an amount without its currency: `0.2955`, `0.50`, `12.41`, `< 0.0001`. */
 export function money(amount: number | string): string {
   const value = Number(amount) || 0;
   if (value !== 0 && Math.abs(value) < 0.0001) return value < 0 ? '> -0.0001' : '< 0.0001';
@@ -34,7 +34,7 @@ export function money(amount: number | string): string {
   return `${sign}${grouped(whole.replace('-', ''))}.${rest.replace(/00$/, rest.length > 2 ? '' : '00')}`;
 }
 
-/** `412 B`, `4.2 KB`, `5.0 MB`. */
+/** Formats a size: `412 B`, `4.2 KB`, `5.0 MB`. */
 export function bytes(size: number): string {
   if (size < 1000) return `${size} B`;
   const [value, unit] = size < 1e6 ? [size / 1e3, 'KB'] : [size / 1e6, 'MB'];
@@ -43,7 +43,7 @@ export function bytes(size: number): string {
 
 const two = (value: number): string => String(value).padStart(2, '0');
 
-/** `12 ms`, `4.2 s`, `5 m 21 s`, `2 h 10 m`, `3 d 4 h`. */
+/** Formats a duration: `12 ms`, `4.2 s`, `5 m 21 s`, `2 h 10 m`, `3 d 4 h`. */
 export function seconds(value: number): string {
   if (value < 0) return '0 s';
   if (value < 0.1 && value > 0) return `${Math.round(value * 1000)} ms`;
@@ -66,7 +66,7 @@ export function ago(ms: number): string {
   return total < 172_800 ? `${Math.floor(total / 3600)} h` : `${Math.floor(total / 86_400)} d`;
 }
 
-/** `expires in 10 m 45 s`, `expired`, or nothing. */
+/** Returns `expires in 10 m 45 s` or `expired`. Empty without an expiry. */
 export function expiryWords(expires: number | undefined, at: number): string {
   if (expires === undefined) return '';
   return expires <= at ? 'expired' : `expires in ${seconds(Math.round((expires - at) / 1000))}`;
@@ -84,7 +84,7 @@ export function dayTime(at: number): string {
   return `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())} ${clockTime(at)}`;
 }
 
-/** Names a limit in a row: `spend`, `turns`, `time`, `calls`. */
+/** Short name of a limit for a row: `spend`, `turns`, `time`, `calls`. */
 export function limitName(name: string): string {
   const short: Readonly<Record<string, string>> = { duration_seconds: 'time', tool_calls: 'calls' };
   return short[name] ?? name.replaceAll('_', ' ');
@@ -110,7 +110,7 @@ export const shellWord = (text: string): string =>
     ? text
     : `'${text.replace(/[\p{Cc}\p{Cf}\u2028\u2029]/gu, ' ').replaceAll("'", "'\\''")}'`;
 
-/** `fs.read` and `notes/**` of `fs.read notes/**`, `tool` and `fs/glob` of the right to execute one. */
+/** Splits a right into name and scope: `fs.read` and `notes/**`. A right to call a tool becomes `tool` and its id. */
 export function rightWords({ name, capability, scope }: RightUse): [right: string, of: string] {
   const values = Object.values(scope).filter((one) => typeof one === 'string');
   const of = name.startsWith(capability) ? name.slice(capability.length).trim() : '';

@@ -49,7 +49,7 @@ interface GraphNode {
   readonly above: GraphNode[];
   readonly below: GraphNode[];
   layer: number;
-  /** Position in the layer, from 0 to 1; later the middle of its box. */
+  /** Position in the layer, from 0 to 1. */
   at: number;
   x: number;
   y: number;
@@ -64,8 +64,8 @@ function spotsOf(nodes: readonly LayerNode[]): GraphNode[] {
   const order = nodes.filter(({ id }) => Number.isFinite(id)).sort((a, b) => a.id - b.id);
   for (const { id, from, width } of order) {
     if (byId.has(id)) continue;
-    const known = [...new Set(from)].filter((earlier) => earlier < id);
-    const above = known.flatMap((earlier) => byId.get(earlier) ?? []);
+    const inputs = [...new Set(from)].filter((earlier) => earlier < id);
+    const above = inputs.flatMap((earlier) => byId.get(earlier) ?? []);
     const layer = above.reduce((deepest, spot) => Math.max(deepest, spot.layer + 1), 0);
     const size = Number.isFinite(width) ? Math.max(1, width) : 1;
     const spot: GraphNode = { id, width: size, above, below: [], layer, at: 0, x: 0, y: 0 };
@@ -99,7 +99,7 @@ const spread = (layer: readonly GraphNode[]): void =>
 const middle = (spots: readonly GraphNode[], fallback: number): number =>
   spots.length === 0 ? fallback : spots.reduce((sum, { at }) => sum + at, 0) / spots.length;
 
-/** Each node moves to the middle of its neighbours: down by those above, then up by those below. */
+/** Moves each node to the middle of its neighbours: a sweep down uses those above, a sweep up those below. */
 function sweep(layers: readonly GraphNode[][]): void {
   layers.forEach(spread);
   for (let round = 0; round < SWEEPS; round += 1) {
@@ -118,7 +118,7 @@ function sweep(layers: readonly GraphNode[][]): void {
   }
 }
 
-/** Rows of at most `maxWidth`, filled evenly so that the last is not left with one box. */
+/** Splits a layer into rows of at most `maxWidth`. All rows get about the same width. */
 function rowsOf(layer: readonly GraphNode[], { maxWidth, gapX }: LayerSizes): GraphNode[][] {
   const total = layer.reduce((sum, { width }) => sum + width + gapX, -gapX);
   const fair = total / Math.max(1, Math.ceil(total / maxWidth));
@@ -145,12 +145,12 @@ function placeRow(row: readonly GraphNode[], width: number, gapX: number): void 
   let even = slack;
   for (const spot of row) {
     const { above } = spot;
-    const wish =
+    const ideal =
       above.length === 0
         ? even
         : above.reduce((sum, other) => sum + other.x + other.width / 2, 0) / above.length -
           spot.width / 2;
-    spot.x = wish;
+    spot.x = ideal;
     even += spot.width + gapX;
   }
   let left = 0;
@@ -167,7 +167,7 @@ function placeRow(row: readonly GraphNode[], width: number, gapX: number): void 
 
 const tenth = (value: number): number => Math.round(value * 10) / 10;
 
-/** Edges leave and enter a box side by side, in the order of their other ends. */
+/** Positions where edges meet a box: side by side, in the order of their other ends. */
 function portsOf(spot: GraphNode, others: readonly GraphNode[]): Map<GraphNode, number> {
   const sorted = others.toSorted((a, b) => a.x - b.x);
   const inner = Math.max(0, Math.min(spot.width - 16, others.length * 18));

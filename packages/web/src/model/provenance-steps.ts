@@ -38,12 +38,12 @@ interface StepGraph {
 /** A graph of at most this many steps is shown whole. */
 const SMALL = 8;
 
-/** Labels that the refusal mentions. If it mentions none, all except `untrusted`. */
+/** Returns the labels that the refusal mentions. If it mentions none: all except `untrusted`. */
 function decidingLabels({ labels, refusal }: ProvenanceView): readonly string[] {
   if (refusal === null || refusal === undefined) return [];
   const words = JSON.stringify(refusal);
-  const named = labels.filter((label) => words.includes(label));
-  if (named.length > 0) return named;
+  const matches = labels.filter((label) => words.includes(label));
+  if (matches.length > 0) return matches;
   const strict = labels.filter((label) => label !== 'untrusted');
   return strict.length > 0 ? strict : labels;
 }
@@ -62,7 +62,7 @@ function placeWords({ file, line }: ProvenanceStep['place']): string {
 const wordsOf = (...parts: readonly string[]): string =>
   parts.filter((part) => part !== '').join(', ');
 
-/** Ids of steps that the end depends on, directly or indirectly. */
+/** Returns the ids of steps that the end depends on, directly or indirectly. */
 function reachingEnd(steps: readonly ProvenanceStep[], ends: readonly number[]): Set<number> {
   const reached = new Set(ends);
   for (const { id, from } of steps.toReversed()) {
@@ -72,10 +72,10 @@ function reachingEnd(steps: readonly ProvenanceStep[], ends: readonly number[]):
   return reached;
 }
 
-/** Steps on paths of the deciding label to the end, or all steps. */
+/** Returns the steps on paths of the deciding labels to the end. Without such a path: all steps. */
 function chosenSteps(view: ProvenanceView, isWhole: boolean): ProvenanceStep[] {
-  const seen = new Set<number>();
-  const once = view.nodes.filter(({ id }) => !seen.has(id) && seen.add(id));
+  const ids = new Set<number>();
+  const once = view.nodes.filter(({ id }) => !ids.has(id) && ids.add(id));
   const sorted = once.toSorted((a, b) => a.id - b.id);
   const deciding = decidingLabels(view);
   if (isWhole || sorted.length <= SMALL || deciding.length === 0) return sorted;
@@ -90,16 +90,16 @@ function chosenSteps(view: ProvenanceView, isWhole: boolean): ProvenanceStep[] {
 }
 
 /** Returns the inputs of the end: the steps that it names, and all steps without a user. */
-function endsOf(steps: readonly ProvenanceStep[], named: readonly number[]): number[] {
+function endsOf(steps: readonly ProvenanceStep[], endIds: readonly number[]): number[] {
   const used = new Set(steps.flatMap(({ id, from }) => from.filter((earlier) => earlier < id)));
-  return steps.filter(({ id }) => named.includes(id) || !used.has(id)).map(({ id }) => id);
+  return steps.filter(({ id }) => endIds.includes(id) || !used.has(id)).map(({ id }) => id);
 }
 
 const sameLabels = (one: ProvenanceStep, other: ProvenanceStep): boolean =>
   one.labels.length === other.labels.length &&
   one.labels.every((label) => other.labels.includes(label));
 
-/** Runs of two and more with one input and one output that change no label, oldest first. */
+/** Finds runs of two or more steps, each with one input, one output and unchanged labels. Oldest first. */
 function runsOf(steps: readonly ProvenanceStep[], last: ReadonlySet<number>): ProvenanceStep[][] {
   const byId = new Map(steps.map((step) => [step.id, step]));
   const inputs = (step: ProvenanceStep) => step.from.filter((id) => id < step.id && byId.has(id));
@@ -115,8 +115,8 @@ function runsOf(steps: readonly ProvenanceStep[], last: ReadonlySet<number>): Pr
   for (const step of steps.filter(isLink)) {
     const [before = -1] = inputs(step);
     const run = runs.get(before);
-    const previous = run?.at(-1);
-    if (run && previous && sameLabels(previous, step)) {
+    const old = run?.at(-1);
+    if (run && old && sameLabels(old, step)) {
       runs.delete(before);
       runs.set(step.id, [...run, step]);
     } else runs.set(step.id, [step]);
@@ -124,16 +124,16 @@ function runsOf(steps: readonly ProvenanceStep[], last: ReadonlySet<number>): Pr
   return [...runs.values()].filter((run) => run.length > 1);
 }
 
-/** Labels of sources that enter at a step. Each source gets one box. */
+/** Maps each source to the labels that all steps with this source share. */
 function sourceLabels(steps: readonly ProvenanceStep[]): Map<string, readonly string[]> {
-  const found = new Map<string, readonly string[]>();
+  const bySource = new Map<string, readonly string[]>();
   for (const { sources, labels } of steps) {
     for (const source of sources) {
-      const known = found.get(source);
-      found.set(source, known ? known.filter((label) => labels.includes(label)) : labels);
+      const old = bySource.get(source);
+      bySource.set(source, old ? old.filter((label) => labels.includes(label)) : labels);
     }
   }
-  return found;
+  return bySource;
 }
 
 /** Maps each source to the first step that names it. */
@@ -149,14 +149,14 @@ function entriesOf({ nodes }: ProvenanceView): Map<string, number> {
 function nearestTo(boxes: readonly StepBox[], limit: number): readonly StepBox[] {
   if (boxes.length <= limit) return boxes;
   const byId = new Map(boxes.map((box) => [box.id, box]));
-  const kept = new Set<number>();
+  const nearest = new Set<number>();
   let edge: readonly number[] = boxes.slice(-1).map(({ id }) => id);
-  while (edge.length > 0 && kept.size < limit) {
-    for (const id of edge.slice(0, limit - kept.size)) kept.add(id);
+  while (edge.length > 0 && nearest.size < limit) {
+    for (const id of edge.slice(0, limit - nearest.size)) nearest.add(id);
     const next = edge.flatMap((id) => byId.get(id)?.from ?? []);
-    edge = [...new Set(next)].filter((id) => !kept.has(id));
+    edge = [...new Set(next)].filter((id) => !nearest.has(id));
   }
-  return boxes.filter(({ id }) => kept.has(id));
+  return boxes.filter(({ id }) => nearest.has(id));
 }
 
 /** Computes the boxes of a graph. A box names only earlier ones. */
@@ -179,7 +179,7 @@ export function stepGraph(view: ProvenanceView, choice: StepChoice): StepGraph {
   const idsOf = (keys: readonly (number | string)[]): number[] =>
     [...new Set(keys)].flatMap((key) => boxOf.get(key) ?? []);
   const entry = entriesOf(view);
-  /** Adds the sources that first appear in this box. The model passes older ones on; they are drawn once. */
+  /** Adds the sources that no earlier step names. Each source is drawn once. */
   const addSources = (id: number, sources: readonly string[]): readonly string[] => {
     const fresh = [...new Set(sources)].filter((name) => (entry.get(name) ?? id) === id);
     for (const source of fresh.filter((name) => !boxOf.has(name))) {
@@ -242,23 +242,23 @@ const END: ProvenanceStep = {
   from: [],
 };
 
-/** The same graph as an indented outline, from the end to the start. A step above is not repeated. */
+/** Returns the graph as an indented outline, from the end to the start. The inputs of a step are listed once. */
 export function stepLines(view: ProvenanceView, limit: number): { depth: number; text: string }[] {
   const byId = new Map(view.nodes.map((step) => [step.id, step]));
-  const seen = new Set<number>();
+  const visited = new Set<number>();
   const lines = [{ depth: 0, text: wordsOf(view.subject, ...view.labels) }];
-  const left: { id: number | string; depth: number; below: number }[] = [];
+  const stack: { id: number | string; depth: number; below: number }[] = [];
   const push = (
     ids: readonly number[],
     sources: readonly string[],
     depth: number,
     below: number,
   ) => {
-    for (const source of sources.toReversed()) left.push({ id: source, depth, below });
-    for (const id of ids.toReversed()) left.push({ id, depth, below });
+    for (const source of sources.toReversed()) stack.push({ id: source, depth, below });
+    for (const id of ids.toReversed()) stack.push({ id, depth, below });
   };
   push(view.from, view.sources, 1, Infinity);
-  for (let next = left.pop(); next !== undefined && lines.length < limit; next = left.pop()) {
+  for (let next = stack.pop(); next !== undefined && lines.length < limit; next = stack.pop()) {
     const { id, depth, below } = next;
     if (typeof id === 'string') {
       lines.push({ depth, text: id });
@@ -266,11 +266,11 @@ export function stepLines(view: ProvenanceView, limit: number): { depth: number;
     }
     const step = byId.get(id);
     if (!step || id >= below) continue;
-    const isKnown = seen.has(id);
-    seen.add(id);
+    const isRepeated = visited.has(id);
+    visited.add(id);
     const text = wordsOf(step.operation, placeWords(step.place), ...step.labels);
-    lines.push({ depth, text: isKnown ? `${text} (above)` : text });
-    if (!isKnown) push(step.from, step.sources, depth + 1, id);
+    lines.push({ depth, text: isRepeated ? `${text} (above)` : text });
+    if (!isRepeated) push(step.from, step.sources, depth + 1, id);
   }
   return lines;
 }

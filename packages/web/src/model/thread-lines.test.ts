@@ -54,7 +54,7 @@ test('three groups in their order, children under parents, newest first', () => 
     'waits for you 2',
     'asks',
     '.child',
-    'at work 1',
+    'in progress 1',
     'work',
     'ended 2',
     'new',
@@ -83,9 +83,9 @@ test('trees that ended begin folded, the others open; a hand turns both', () => 
     run('work', {}),
     run('below', { parent: 'work' }),
   );
-  expect(words(rows)).toEqual(['at work 2', 'work', '.below', 'ended 2', 'done']);
+  expect(words(rows)).toEqual(['in progress 2', 'work', '.below', 'ended 2', 'done']);
   expect(words(rows, { turned: new Set(['done', 'work']) })).toEqual([
-    'at work 2',
+    'in progress 2',
     'work',
     'ended 2',
     'done',
@@ -148,7 +148,7 @@ const group = (name: ThreadGroup, threads: number): ThreadLine => ({
   group: name,
   threads,
 });
-const lineOf = (id: string, name: ThreadGroup = 'at work'): ThreadLine => ({
+const lineOf = (id: string, name: ThreadGroup = 'in progress'): ThreadLine => ({
   kind: 'thread',
   id,
   group: name,
@@ -161,14 +161,14 @@ const namesOf = (lines: readonly ThreadLine[]) =>
 
 test('new threads wait, those that went elsewhere stay, and both are counted', () => {
   const shown = [
-    group('at work', 2),
+    group('in progress', 2),
     lineOf('a'),
     lineOf('b'),
     group('ended', 1),
     lineOf('z', 'ended'),
   ];
   const fresh = [
-    group('at work', 2),
+    group('in progress', 2),
     lineOf('new'),
     lineOf('a'),
     group('ended', 2),
@@ -176,7 +176,7 @@ test('new threads wait, those that went elsewhere stay, and both are counted', (
     lineOf('z', 'ended'),
   ];
   const { lines, news } = holdLines(shown, fresh);
-  expect(namesOf(lines)).toEqual(['at work 2', 'a', 'b', 'ended 2', 'z']);
+  expect(namesOf(lines)).toEqual(['in progress 2', 'a', 'b', 'ended 2', 'z']);
   expect(news).toBe(2);
 });
 
@@ -195,6 +195,6 @@ test('older threads that were asked for go below', () => {
 });
 
 test('what did not change has no news', () => {
-  const shown = [group('at work', 1), lineOf('a')];
+  const shown = [group('in progress', 1), lineOf('a')];
   expect(holdLines(shown, shown)).toEqual({ lines: shown, news: 0 });
 });

@@ -1,9 +1,9 @@
-// The list of threads as lines: three groups in a fixed order, and in each the trees of threads,
+// Lines of the list of threads: three groups in a fixed order. Each group has trees of threads,
 // newest first. The most urgent thread of a tree decides its group, so that a pending request is
 // never below ended threads.
 import type { ListedRun } from './api.ts';
 
-const THREAD_GROUPS = ['waits for you', 'at work', 'ended'] as const;
+const THREAD_GROUPS = ['waits for you', 'in progress', 'ended'] as const;
 export type ThreadGroup = (typeof THREAD_GROUPS)[number];
 
 export type ThreadLine =
@@ -18,7 +18,7 @@ export type ThreadLine =
       readonly isFolded: boolean;
     };
 
-interface LineWish {
+interface LineOptions {
   /** True to include threads of hooks. */
   readonly hooks: boolean;
   /** Keeps only trees with this text in a name, an id or the current activity. */
@@ -47,7 +47,7 @@ export function nextAct(status: string): 'Resume…' | 'Follow up…' | undefine
   return AT_AN_END.has(status) || status === 'paused' ? 'Resume…' : undefined;
 }
 
-/** Returns a number; the smallest is the most urgent. */
+/** Index of the group of a thread. The smallest is the most urgent. */
 function urgency(row: ListedRun): number {
   if (waitsForPerson(row)) return 0;
   return ENDED.has(row.status) ? 2 : 1;
@@ -69,12 +69,12 @@ function isFoundIn(
 }
 
 /** Builds trees. A row without a listed parent, or in a cycle of parents, is a root. */
-function treesOf(rows: ReadonlyMap<string, ListedRun>, { hooks, find }: LineWish): Tree[] {
-  const wanted = find.trim().toLowerCase();
+function treesOf(rows: ReadonlyMap<string, ListedRun>, { hooks, find }: LineOptions): Tree[] {
+  const needle = find.trim().toLowerCase();
   const trees = new Map<string, Tree>();
   for (const row of rows.values()) {
     if (row.kind === 'hook' && !hooks) continue;
-    const isFound = wanted === '' || isFoundIn(row, wanted);
+    const isFound = needle === '' || isFoundIn(row, needle);
     trees.set(row.id, { row, children: [], urgency: urgency(row), below: 0, isFound });
   }
   const roots: Tree[] = [];
@@ -90,16 +90,16 @@ function shownParent(
   rows: ReadonlyMap<string, ListedRun>,
   trees: ReadonlyMap<string, Tree>,
 ): Tree | undefined {
-  let found: Tree | undefined;
+  let parent: Tree | undefined;
   let at: ListedRun | undefined = row;
-  const seen = new Set<string>();
+  const visited = new Set<string>();
   while (at?.parent !== undefined) {
-    if (seen.has(at.id)) return undefined;
-    seen.add(at.id);
-    found ??= trees.get(at.parent);
+    if (visited.has(at.id)) return undefined;
+    visited.add(at.id);
+    parent ??= trees.get(at.parent);
     at = rows.get(at.parent);
   }
-  return found;
+  return parent;
 }
 
 /** Sums from the leaves up: a tree includes its descendants. */
@@ -115,9 +115,9 @@ function sumUp(tree: Tree): void {
 
 export function threadLines(
   rows: ReadonlyMap<string, ListedRun>,
-  wish: LineWish,
+  options: LineOptions,
 ): readonly ThreadLine[] {
-  const roots = treesOf(rows, wish);
+  const roots = treesOf(rows, options);
   for (const root of roots) sumUp(root);
   return THREAD_GROUPS.flatMap((group, number): readonly ThreadLine[] => {
     const trees = roots
@@ -130,7 +130,7 @@ export function threadLines(
     return [{ kind: 'group', group, threads }, ...lines];
 
     function put({ row, children, below, urgency: own }: Tree, depth: number): void {
-      const isFolded = below > 0 && (own === 2) !== wish.turned.has(row.id);
+      const isFolded = below > 0 && (own === 2) !== options.turned.has(row.id);
       lines.push({ kind: 'thread', id: row.id, group, depth, below, isFolded });
       if (!isFolded) for (const child of children) put(child, depth + 1);
     }
@@ -141,11 +141,11 @@ const idOf = (line: ThreadLine): string => (line.kind === 'thread' ? line.id : l
 
 /** Keeps `shown`, adds lines of `fresh` below its last thread, and counts new or moved lines. */
 export function holdLines(
-  shown: readonly ThreadLine[],
+  current: readonly ThreadLine[],
   fresh: readonly ThreadLine[],
 ): { readonly lines: readonly ThreadLine[]; readonly news: number } {
-  const places = new Map(shown.map((line) => [idOf(line), line]));
-  const last = shown.at(-1);
+  const places = new Map(current.map((line) => [idOf(line), line]));
+  const last = current.at(-1);
   const end = last ? fresh.findIndex((line) => idOf(line) === idOf(last)) : -1;
   const below = end === -1 ? [] : fresh.slice(end + 1).filter((line) => !places.has(idOf(line)));
   const added = new Set(below);
@@ -156,7 +156,7 @@ export function holdLines(
     const place = places.get(line.id);
     return place?.kind !== 'thread' || place.group !== line.group;
   }).length;
-  const lines = shown.map((line) =>
+  const lines = current.map((line) =>
     line.kind === 'group' ? (groups.get(line.group) ?? { ...line, threads: 0 }) : line,
   );
   return { lines: [...lines, ...below], news };

@@ -38,14 +38,14 @@ export type RowFilter = 'denied' | 'failed' | 'writes' | 'hooks' | 'untrusted';
 const isCall = ({ kind }: TimelineEntry): boolean => kind === 'call' || kind === 'child';
 export const isRefused = (row: TimelineEntry): boolean =>
   row.state === 'denied' || row.denials.length > 0;
-/** Rows that key `e` visits and the rail marks. */
+/** True for a row that the key `e` selects and the rail marks. */
 export const isTrouble = (row: TimelineEntry): boolean =>
   isRefused(row) || row.state === 'failed' || row.state === 'waits' || row.state === 'unknown';
 
 export const FILTERS: Readonly<Record<RowFilter, (row: TimelineEntry) => boolean>> = {
   denied: isRefused,
   failed: (row) => isCall(row) && row.state === 'failed',
-  /** An effect that remains, whether it can be repeated or not. */
+  /** Includes idempotent effects: they also change something. */
   writes: ({ kind, effect }) => kind === 'call' && (effect === 'write' || effect === 'idempotent'),
   hooks: ({ kind }) => kind === 'hook',
   untrusted: ({ kind, labels }) => kind !== 'turn' && labels.includes('untrusted'),
@@ -71,7 +71,7 @@ export function sumRows(rows: readonly TimelineEntry[]): EffectTotals {
 }
 
 const ORDER: readonly EffectKind[] = ['wrote', 'sent', 'started', 'read'];
-/** `GET status.example.com`, `https://…`, `api.example.com`: somewhere else. */
+/** Matches a target on the network: `GET status.example.com`, `https://…`, `api.example.com`. */
 const OUTSIDE = /^(?:[A-Z]{3,7} |[a-z][a-z0-9+.-]*:\/\/)|^(?:[\w-]+\.)+[a-z]{2,}(?::\d+)?$/;
 const NETWORK = /^(?:http|net|mcp)\b/;
 
@@ -85,7 +85,7 @@ function verbOf(row: TimelineEntry): EffectKind | undefined {
 
 /** Targets of effects that happened or may have happened. */
 export function deedTargets(rows: readonly TimelineEntry[]): EffectTarget[] {
-  const found = new Map<string, { -readonly [name in keyof EffectTarget]: EffectTarget[name] }>();
+  const targets = new Map<string, { -readonly [name in keyof EffectTarget]: EffectTarget[name] }>();
   for (const row of rows) {
     const isOpenChild = row.kind === 'child' && (row.state === 'open' || row.thread !== undefined);
     if (!isCall(row) || !(row.state === 'done' || row.state === 'unknown' || isOpenChild)) continue;
@@ -93,7 +93,7 @@ export function deedTargets(rows: readonly TimelineEntry[]): EffectTarget[] {
     if (!verb) continue;
     const target = verb === 'started' ? row.name : (row.target ?? '');
     const key = `${verb} ${target}`;
-    const deed = found.get(key) ?? {
+    const entry = targets.get(key) ?? {
       verb,
       target,
       times: 0,
@@ -102,12 +102,12 @@ export function deedTargets(rows: readonly TimelineEntry[]): EffectTarget[] {
       unknown: 0,
       seq: 0,
     };
-    deed.times += 1;
-    deed.bytes += row.wrote ?? 0;
-    if (row.state === 'open') deed.open += 1;
-    if (row.state === 'unknown') deed.unknown += 1;
-    deed.seq = row.seq;
-    found.set(key, deed);
+    entry.times += 1;
+    entry.bytes += row.wrote ?? 0;
+    if (row.state === 'open') entry.open += 1;
+    if (row.state === 'unknown') entry.unknown += 1;
+    entry.seq = row.seq;
+    targets.set(key, entry);
   }
-  return [...found.values()].sort((a, b) => ORDER.indexOf(a.verb) - ORDER.indexOf(b.verb));
+  return [...targets.values()].sort((a, b) => ORDER.indexOf(a.verb) - ORDER.indexOf(b.verb));
 }

@@ -3,7 +3,7 @@ import type { SlimEvent } from './api.ts';
 
 type TimelineKind = 'turn' | 'call' | 'child' | 'hook' | 'note';
 
-/** `open`: no result yet. `unknown`: it is not possible to find out if the effect happened. */
+/** `open`: no result yet. `unknown`: the journal does not show if the effect happened. */
 export type TimelineState = 'plain' | 'open' | 'done' | 'waits' | 'denied' | 'failed' | 'unknown';
 
 export interface TimelineEntry {
@@ -55,12 +55,12 @@ const REFUSED_BY: Readonly<Record<string, string>> = {
 };
 /** Readable names of rules that have only an internal name. */
 const RULES: Readonly<Record<string, string>> = {
-  closed_place: 'a protected place',
+  closed_place: 'a protected path',
   grants: 'not granted',
-  place_changed: 'the place changed meanwhile',
+  place_changed: 'the path changed after the check',
   redirect: 'redirect refused',
 };
-/** Reason of a refusal in a few words. A guard can have any name. */
+/** Reason of a refusal in a few words. A guard can have the name of a rule, so its name stays unchanged. */
 export function refusalWords({ rule, stage, missing }: SlimEvent): string {
   if (rule !== undefined) return (stage === 'guard' ? undefined : RULES[rule]) ?? rule;
   if (missing !== undefined) {

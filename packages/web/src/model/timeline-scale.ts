@@ -1,17 +1,17 @@
 // Maps times to positions in the lane of a timeline. Busy time is linear; idle time is folded to a
 // few pixels. The result depends on the width. Positions are per cent of it.
 
-/** A stretch without events is folded when it is longer than both. */
+/** A stretch without events is folded if it is longer than this time and this share of the whole. */
 const IDLE_MS = 10_000;
 const IDLE_SHARE = 0.05;
 const FOLD_PX = 12;
-/** Width of the rest of a folded stretch on either side, as a share of the busy time. */
+/** Time on each side of a folded stretch that stays visible, as a share of the busy time. */
 const MARGIN = 0.035;
 
 interface Stretch {
   readonly from: number;
   readonly to: number;
-  /** In per cent of the width. */
+  /** Edges in per cent of the width. */
   readonly left: number;
   readonly right: number;
   readonly isFolded: boolean;
@@ -33,13 +33,13 @@ interface Idle {
 /** Finds the idle stretches. `times` must be in ascending order. */
 function idleStretches(times: readonly number[], from: number, to: number): Idle[] {
   const least = Math.max(IDLE_MS, (to - from) * IDLE_SHARE);
-  const found: Idle[] = [];
+  const idle: Idle[] = [];
   let last = from;
   for (const time of [...times, to]) {
-    if (time - last > least) found.push({ from: last, to: Math.min(time, to) });
+    if (time - last > least) idle.push({ from: last, to: Math.min(time, to) });
     if (time > last) last = Math.min(time, to);
   }
-  return found;
+  return idle;
 }
 
 export function createScale(
@@ -100,7 +100,7 @@ interface ScaleMark {
 /** The last mark must leave space for its text. */
 const LAST_MARK = 80;
 
-/** Marks at round times, at least a fifth of the width apart, none inside a folded stretch. */
+/** Returns marks at round times, at least `apart` per cent of the width apart. A folded stretch has none. */
 export function scaleMarks(scale: TimelineScale, apart = 19): ScaleMark[] {
   const busy = scale.stretches.reduce(
     (sum, one) => sum + (one.isFolded ? 0 : one.to - one.from),

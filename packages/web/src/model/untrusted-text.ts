@@ -6,9 +6,9 @@ import { count, shortCount } from './format.ts';
 
 export interface ForeignBit {
   /**
-   * text: as it is · sign: one character nobody sees · ansi: a command to a terminal · host: an address
-   * with letters that are not ASCII, as the network knows it · run: very many of one thing · fold: what
-   * was too long. The last two open with `openedBits`.
+   * text: unchanged · sign: one hidden character · ansi: a terminal control sequence · host: a host name
+   * with letters that are not ASCII, in its network form · run: many similar characters · fold: the rest
+   * of a long text. `openedBits` opens a run or a fold.
    */
   readonly kind: 'text' | 'sign' | 'ansi' | 'host' | 'run' | 'fold';
   /** Text to render, without control characters (except newline and tab) and format characters. */
@@ -17,7 +17,7 @@ export interface ForeignBit {
   readonly source: string;
 }
 
-/** Number of characters before the rest is folded. */
+/** Number of characters per line and in total before the rest is folded. */
 interface Bounds {
   readonly line: number;
   readonly whole: number;
@@ -30,12 +30,12 @@ const OPENED: Bounds = { line: 20_000, whole: 100_000 };
 
 const MAX_SPACES = 40;
 const MAX_BLANK_LINES = 40;
-/** A text that consists of signs needs many elements, so the rest is folded. */
+/** Each sign needs an element of the page, so a text with more bits is folded. */
 const MAX_BITS = 2_000;
 
 const HIDDEN =
   '[[\\p{C}\\p{DI}\\u2028\\u2029\\u1680\\u2000-\\u200a\\u202f\\u205f\\u2800]--[\\n\\t]]';
-/** The one hidden sign that is allowed makes an emoji of the sign before it. */
+/** The only hidden character that stays: a variation selector that makes the character before it an emoji. */
 const EMOJI = '(?<=\\p{ExtPict})\\ufe0f(?!\\p{DI})';
 const SINGLE = [
   `(?<kept>${EMOJI})`,
@@ -67,7 +67,7 @@ function cutAt(text: string, at: number): number {
   return splits ? at - 1 : at;
 }
 
-/** Name that the network looks up. Absent if it is all ASCII, or not a name. */
+/** Returns the name that the network looks up. Undefined if the host is ASCII or not a valid name. */
 function networkName(host: string): string | undefined {
   if (!/[^\x00-\x7f]/.test(host)) return undefined;
   try {
@@ -119,18 +119,18 @@ function putAddress(bits: Bits, address: string): void {
 /** Adds a stretch without line ends. Returns the number of characters that fit the bounds. */
 function putStretch(bits: Bits, text: string, special: RegExp): number {
   let from = 0;
-  for (const { 0: found, index, groups = {} } of text.matchAll(special)) {
+  for (const { 0: match, index, groups = {} } of text.matchAll(special)) {
     if (bits.isFull()) return from;
     bits.plain(text.slice(from, index));
-    from = index + found.length;
-    if (groups.kept !== undefined) bits.plain(found);
-    else if (groups.ansi !== undefined) bits.put('ansi', `\u241b${found.slice(1)}`, found);
-    else if (groups.sign !== undefined) bits.put('sign', signOf(found), found);
-    else if (groups.address !== undefined) putAddress(bits, found);
+    from = index + match.length;
+    if (groups.kept !== undefined) bits.plain(match);
+    else if (groups.ansi !== undefined) bits.put('ansi', `\u241b${match.slice(1)}`, match);
+    else if (groups.sign !== undefined) bits.put('sign', signOf(match), match);
+    else if (groups.address !== undefined) putAddress(bits, match);
     else {
       const name =
         groups.spaces === undefined ? (groups.many ? 'hidden signs' : 'marks') : 'spaces';
-      bits.put('run', `${count(found.replace(/./gsu, 'x').length)} ${name}`, found);
+      bits.put('run', `${count(match.replace(/./gsu, 'x').length)} ${name}`, match);
     }
   }
   bits.plain(text.slice(from));
@@ -174,34 +174,34 @@ function cutText(text: string, bounds: Bounds): readonly ForeignBit[] {
       at = blank.end;
       continue;
     }
-    const found = text.indexOf('\n', at);
-    const end = found === -1 ? text.length : found;
-    const shown = end - at > bounds.line ? cutAt(text, at + bounds.line) : end;
-    const taken = putStretch(
+    const newline = text.indexOf('\n', at);
+    const end = newline === -1 ? text.length : newline;
+    const limit = end - at > bounds.line ? cutAt(text, at + bounds.line) : end;
+    const length = putStretch(
       bits,
-      text.slice(at, shown),
+      text.slice(at, limit),
       bounds.showsRuns ? SPECIAL_ALONE : SPECIAL,
     );
-    at += taken;
-    if (at < shown) break;
-    if (shown < end) {
-      bits.put('fold', `${shortCount(end - shown)} more in this line`, text.slice(shown, end));
+    at += length;
+    if (at < limit) break;
+    if (limit < end) {
+      bits.put('fold', `${shortCount(end - limit)} more in this line`, text.slice(limit, end));
       at = end;
     }
-    if (found !== -1) bits.plain('\n');
-    at = found === -1 ? end : end + 1;
+    if (newline !== -1) bits.plain('\n');
+    at = newline === -1 ? end : end + 1;
   }
   if (at < text.length) bits.put('fold', `${shortCount(text.length - at)} more`, text.slice(at));
   return bits.done();
 }
 
-/** Text in one line for a chip or a row: signs in brackets, folds as their size. */
+/** Returns text in one line for a chip or a row: signs in brackets, folds as their size. */
 export const visibleText = (text: string, max = 200): string => {
-  const shown = foreignBits(text.slice(0, cutAt(text, max)))
-    .map(({ kind, text: seen }) =>
-      kind === 'text' || kind === 'host' ? seen : `\u2039${seen}\u203a`,
+  const visible = foreignBits(text.slice(0, cutAt(text, max)))
+    .map(({ kind, text: content }) =>
+      kind === 'text' || kind === 'host' ? content : `\u2039${content}\u203a`,
     )
     .join('')
     .replace(/[\n\t]+/g, ' ');
-  return text.length > max ? `${shown}…` : shown;
+  return text.length > max ? `${visible}…` : visible;
 };

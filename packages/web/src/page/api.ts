@@ -34,12 +34,12 @@ async function ask<T>(path: string, init: RequestInit): Promise<PageAnswer<T>> {
     if (response.status === 401 && path !== 'session') isOver.value = true;
     const body: unknown = await response.json();
     if (typeof body === 'object' && body !== null && 'ok' in body) return body as PageAnswer<T>;
-    return fault('server', `the server answered ${response.status} with something else`);
+    return fault('server', `the server answered ${response.status} without valid data`);
   } catch (error) {
     if (error instanceof DOMException && error.name === 'AbortError') {
-      return fault('aborted', 'the request was given up');
+      return fault('aborted', 'the request was cancelled');
     }
-    return fault('unreachable', 'the server does not answer');
+    return fault('unreachable', 'the server sent no valid answer');
   }
 }
 

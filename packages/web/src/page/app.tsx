@@ -19,7 +19,7 @@ import { ThreadsView } from './views/threads.tsx';
 
 type Load<P = object> = () => Promise<ComponentType<P>>;
 
-/** By the first word of the path. */
+/** Loaders of the views, by the first word of the path. */
 const VIEWS: Readonly<Record<string, Load>> = {
   t: async () => (await import('./views/thread.tsx')).ThreadPage,
   approvals: async () => (await import('./views/approvals.tsx')).ApprovalsPage,
@@ -49,7 +49,7 @@ class ErrorBoundary extends Component<{ children: ComponentChildren }, { error?:
   }
 }
 
-/** A part of the page that is loaded when it is needed. */
+/** Loads a part of the page. Returns undefined until it is loaded, and no `View` if that failed. */
 function useLoaded<P>(name: string, load: Load<P> | undefined) {
   const [loaded, setLoaded] = useState<{ name: string; View?: ComponentType<P> }>();
   useEffect(() => {
@@ -68,7 +68,7 @@ function useLoaded<P>(name: string, load: Load<P> | undefined) {
 
 const NOT_LOADED: PageFault = {
   code: 'unreachable',
-  detail: { message: 'this part of the page could not be loaded' },
+  detail: { message: 'this part of the page cannot be loaded' },
 };
 
 function View() {
@@ -79,7 +79,7 @@ function View() {
   if (!Object.hasOwn(VIEWS, word)) {
     return (
       <main>
-        <EmptyState title="There is no such page" hint="Threads are at /" />
+        <EmptyState title="Page not found" hint="Open a page from the menu." />
       </main>
     );
   }
@@ -95,7 +95,7 @@ const pageKeys = (find: () => void, help: () => void) => {
   const to = (path: string, says: string) => ({ says, run: () => go(path) });
   return {
     '/': { says: 'find a thread, a call, an item', run: find },
-    '?': { says: 'this list', run: help },
+    '?': { says: 'show this list', run: help },
     'g t': to('/', 'go to threads'),
     'g a': to('/approvals', 'go to approvals'),
     'g c': to('/cost', 'go to cost'),
@@ -103,7 +103,7 @@ const pageKeys = (find: () => void, help: () => void) => {
     'g s': to('/scripts', 'go to scripts'),
     'g h': to('/health', 'go to health'),
     ...(me.value?.fleet ? { 'g f': to('/fleet', 'go to the fleet') } : {}),
-    t: { says: 'light, dark, as the system has it', run: nextTheme },
+    t: { says: 'switch the theme: light, dark or system', run: nextTheme },
   };
 };
 
@@ -114,7 +114,7 @@ export function StreamFrame() {
   const { pending } = useApprovals();
   const due = Math.max(totals.due, pending.length);
   const { state, since, retry_at } = connection.value;
-  const shown = isOver.value ? 'over' : state;
+  const status = isOver.value ? 'over' : state;
   const find = useLoaded(open === 'find' ? 'find' : '', open === 'find' ? loadFind : undefined);
   const { path } = route.value;
   useKeys(
@@ -143,18 +143,18 @@ export function StreamFrame() {
         project={me.value?.project ?? ''}
         fleet={me.value?.fleet === true}
         counts={{ at_work: totals.at_work, due }}
-        connection={shown}
+        connection={status}
         onFind={() => setOpen('find')}
         onKeys={() => setOpen('keys')}
         onTheme={nextTheme}
       />
       <ConnectionBar
-        state={shown}
+        state={status}
         since={since}
         retry={connectNow}
         {...(retry_at === undefined ? {} : { retryAt: retry_at })}
       />
-      <div id="content" class={`view stack is-${shown}`} tabIndex={-1}>
+      <div id="content" class={`view stack is-${status}`} tabIndex={-1}>
         <ErrorBoundary key={path.split('/')[1] ?? ''}>
           <View />
         </ErrorBoundary>

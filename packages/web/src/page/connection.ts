@@ -9,9 +9,9 @@ import type { StreamFrame, Topic } from '../model/api.ts';
 import { headersOf } from './api.ts';
 
 interface ConnectionState {
-  /** State `over`: the session has ended, and a new link is needed. */
+  /** `over`: the session has ended, and a new link is needed. */
   readonly state: 'connecting' | 'live' | 'lost' | 'over';
-  /** Since when, in milliseconds since 1970. */
+  /** Start of this state, in milliseconds since 1970. */
   readonly since: number;
   readonly retry_at?: number;
 }
@@ -34,13 +34,13 @@ const LOCK = 'kernmantle-approvals';
 
 export const connection = signal<ConnectionState>({ state: 'connecting', since: Date.now() });
 
-interface Listened {
+interface Subscription {
   readonly readers: Set<TopicReader>;
   position: string | undefined;
 }
-const listened = new Map<Topic, Listened>();
-/** `all`: visible; `few`: hidden, but this tab counts approvals; `none`: hidden. */
-let wanted: 'all' | 'few' | 'none' = 'all';
+const subscriptions = new Map<Topic, Subscription>();
+/** Topics of the stream. `all`: visible tab; `few`: hidden tab that counts approval requests; `none`: hidden tab. */
+let scope: 'all' | 'few' | 'none' = 'all';
 let current: AbortController | undefined;
 let currentTopics = '';
 let timer: ReturnType<typeof setTimeout> | undefined;
@@ -54,9 +54,9 @@ function become(state: ConnectionState['state'], retry_at?: number): void {
 }
 
 function wantedTopics(): Topic[] {
-  const all = [...listened.keys()].toSorted();
-  if (wanted === 'all') return all;
-  return wanted === 'few' ? all.filter((topic) => topic === 'approvals') : [];
+  const all = [...subscriptions.keys()].toSorted();
+  if (scope === 'all') return all;
+  return scope === 'few' ? all.filter((topic) => topic === 'approvals') : [];
 }
 
 /**
@@ -68,14 +68,14 @@ export function listen(
   position: string | undefined,
   reader: TopicReader,
 ): () => void {
-  const known = listened.get(topic);
-  if (known) known.readers.add(reader);
-  else listened.set(topic, { readers: new Set([reader]), position });
+  const entry = subscriptions.get(topic);
+  if (entry) entry.readers.add(reader);
+  else subscriptions.set(topic, { readers: new Set([reader]), position });
   connectSoon(GATHER_MS);
   return () => {
-    const now = listened.get(topic);
+    const now = subscriptions.get(topic);
     now?.readers.delete(reader);
-    if (now?.readers.size === 0) listened.delete(topic);
+    if (now?.readers.size === 0) subscriptions.delete(topic);
     connectSoon(GATHER_MS);
   };
 }
@@ -96,10 +96,10 @@ function connectSoon(ms: number): void {
   timer = setTimeout(connect, ms);
 }
 
-/** Query with the positions of all topics. The server merges the positions. */
+/** Builds the query with the positions of all topics. The server merges the positions. */
 function query(topics: readonly Topic[]): string {
   const words = new URLSearchParams({ topics: topics.join(',') });
-  const positions = new Set(topics.map((topic) => listened.get(topic)?.position ?? ''));
+  const positions = new Set(topics.map((topic) => subscriptions.get(topic)?.position ?? ''));
   for (const position of positions) if (position !== '') words.append('after', position);
   return words.toString();
 }
@@ -137,12 +137,12 @@ async function readStream(
   stop: AbortController,
 ): Promise<'lost' | 'over'> {
   let silence: ReturnType<typeof setTimeout> | undefined;
-  const heard = (): void => {
+  const onData = (): void => {
     clearTimeout(silence);
     silence = setTimeout(() => stop.abort(), SILENCE_MS);
   };
   try {
-    heard();
+    onData();
     const init = { headers: headersOf(), signal: stop.signal, cache: 'no-store' } as const;
     const response = await fetch(`/api/stream?${query(topics)}`, init);
     if (response.status === 401) return 'over';
@@ -157,7 +157,7 @@ async function readStream(
     for (;;) {
       const { done, value } = await reader.read();
       if (done || stop.signal.aborted) return 'lost';
-      heard();
+      onData();
       parser.feed(text.decode(value, { stream: true }));
     }
   } catch {
@@ -168,30 +168,30 @@ async function readStream(
   }
 }
 
-// Frames wait for the next animation frame. A hidden tab uses a timer.
+// Frames wait for the next animation frame. A hidden tab has none and uses a timer.
 let waiting: StreamFrame[] = [];
 let isDue = false;
 
 function arrive(topics: readonly Topic[], frame: StreamFrame, id: string | undefined): void {
   if (id !== undefined) {
     for (const topic of topics) {
-      const known = listened.get(topic);
-      if (known) known.position = id;
+      const entry = subscriptions.get(topic);
+      if (entry) entry.position = id;
     }
   }
   waiting.push(frame);
   if (isDue) return;
   isDue = true;
-  if (document.hidden) setTimeout(handOut, 100);
-  else requestAnimationFrame(handOut);
+  if (document.hidden) setTimeout(applyFrames, 100);
+  else requestAnimationFrame(applyFrames);
 }
 
-function handOut(): void {
+function applyFrames(): void {
   isDue = false;
   const frames = waiting;
   waiting = [];
   batch(() => {
-    for (const frame of frames) for (const topic of topicsOf(frame)) tell(topic, frame);
+    for (const frame of frames) for (const topic of topicsOf(frame)) deliver(topic, frame);
   });
 }
 
@@ -205,8 +205,8 @@ function topicsOf(frame: StreamFrame): Topic[] {
   return topics;
 }
 
-function tell(topic: Topic, frame: StreamFrame): void {
-  for (const reader of listened.get(topic)?.readers ?? []) {
+function deliver(topic: Topic, frame: StreamFrame): void {
+  for (const reader of subscriptions.get(topic)?.readers ?? []) {
     if (frame.kind === 'reset') reader.reset(frame.after);
     else reader.take(frame);
   }
@@ -215,12 +215,12 @@ function tell(topic: Topic, frame: StreamFrame): void {
 // Hidden tabs close their stream, because browsers allow six connections per host.
 let hiding: ReturnType<typeof setTimeout> | undefined;
 
-function rest(): void {
-  wanted = 'none';
+function goHidden(): void {
+  scope = 'none';
   connectSoon(0);
   void navigator.locks?.request(LOCK, () => {
     if (!document.hidden) return undefined;
-    wanted = 'few';
+    scope = 'few';
     connectSoon(0);
     return new Promise<void>((resolve) => {
       releaseLock = resolve;
@@ -231,12 +231,12 @@ function rest(): void {
 document.addEventListener('visibilitychange', () => {
   clearTimeout(hiding);
   if (document.hidden) {
-    hiding = setTimeout(rest, HIDDEN_MS);
+    hiding = setTimeout(goHidden, HIDDEN_MS);
     return;
   }
   releaseLock?.();
   releaseLock = undefined;
-  wanted = 'all';
+  scope = 'all';
   retryMs = FIRST_RETRY_MS;
   connectSoon(0);
 });

@@ -7,7 +7,7 @@ interface KeyAct {
   readonly says: string;
   run(): void;
 }
-/** By key, or by two keys one after the other: `g t`. */
+/** Actions by key, or by two keys in sequence: `g t`. */
 export type KeyActs = Readonly<Record<string, KeyAct>>;
 
 const OFF = 'kernmantle-keys';
@@ -35,7 +35,7 @@ export function switchKeys(isOn: boolean): void {
   else localStorage.setItem(OFF, 'off');
 }
 
-/** In a field keys are letters; in a list or on a button `Enter` and arrows are the element's own. */
+/** True if the key goes to a field or a dialog, where it is text or a control of its own. */
 const isField = (target: EventTarget | null): boolean =>
   document.querySelector('dialog[open]') !== null ||
   (target instanceof HTMLElement &&

@@ -16,10 +16,10 @@ async function start(): Promise<PageFault | undefined> {
   const token = takeLinkToken();
   const linked = token === undefined ? undefined : await openSession(token);
   if (linked?.ok) return undefined;
-  // A used link is no error for a person who already has a session.
-  const kept = await loadMe();
-  if (kept.ok) return undefined;
-  return linked?.error ?? (kept.error.code === 'unreachable' ? kept.error : undefined);
+  // A link that was used before is not an error for a person who has a session.
+  const session = await loadMe();
+  if (session.ok) return undefined;
+  return linked?.error ?? (session.error.code === 'unreachable' ? session.error : undefined);
 }
 
 function App() {

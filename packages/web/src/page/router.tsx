@@ -5,7 +5,7 @@ import type { ComponentChildren } from 'preact';
 
 interface Route {
   readonly path: string;
-  /** Without empty ones, decoded: `/t/ID` is `['t', 'ID']`. */
+  /** Decoded parts of the path, without empty ones: `/t/ID` is `['t', 'ID']`. */
   readonly parts: readonly string[];
   readonly query: URLSearchParams;
 }
@@ -29,7 +29,7 @@ addEventListener('popstate', () => {
   route.value = here();
 });
 
-/** Opens an own `path`, with ids encoded by `pathOf`. */
+/** Opens a path of this page. The caller encodes ids with `pathOf`. */
 export function go(path: string, { replace = false } = {}): void {
   if (replace) history.replaceState(null, '', path);
   else history.pushState(null, '', path);
@@ -53,7 +53,7 @@ export function setQuery(
   go(`${location.pathname}${text === '' ? '' : `?${text}`}`, { replace });
 }
 
-/** A link inside the page. It accepts only own paths, never an address from data. */
+/** A link inside the page. It accepts only paths of this page, never an address from data. */
 export function Link(props: {
   to: string;
   children: ComponentChildren;

@@ -1,4 +1,4 @@
-// Light, dark, or as the system has it; kept in this browser. The colours themselves are in tokens.css.
+// Theme of the page: light, dark or system. The browser stores the choice. The colours are in tokens.css.
 import { signal } from '@preact/signals';
 
 const KEPT = 'kernmantle-theme';
@@ -23,7 +23,7 @@ export function startTheme(): void {
   });
 }
 
-/** The other one than is seen now; once more, and it is as the system has it. */
+/** Switches from `system` to the opposite theme, then to the theme of the system, then back to `system`. */
 export function nextTheme(): void {
   const isDark = matchMedia('(prefers-color-scheme: dark)').matches;
   const order: Theme[] = isDark ? ['system', 'light', 'dark'] : ['system', 'dark', 'light'];

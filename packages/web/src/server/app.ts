@@ -80,19 +80,19 @@ function addSession(
     if (typeof token !== 'string' || token.length > MAX_TOKEN) {
       return answer(context, fail('invalid_input', '`token` must be a link or a token'));
     }
-    const made = access.exchange(token, addressOf(context, access));
-    if (!('asker' in made)) return refuse(context, made);
-    const noted = note(made.asker, 'session:open');
-    if (!noted.ok) return answer(context, noted);
-    context.header('set-cookie', made.cookie);
-    return answer(context, ok({ key: made.key, ...meOf(made.asker) }));
+    const result = access.exchange(token, addressOf(context, access));
+    if (!('asker' in result)) return refuse(context, result);
+    const audited = note(result.asker, 'session:open');
+    if (!audited.ok) return answer(context, audited);
+    context.header('set-cookie', result.cookie);
+    return answer(context, ok({ key: result.key, ...meOf(result.asker) }));
   });
   api.delete('/session', needs('view'), (context) => {
     const asker = context.get('asker');
-    const done = access.end(asker.id);
-    if (!done.ok) return answer(context, done);
+    const result = access.end(asker.id);
+    if (!result.ok) return answer(context, result);
     note(asker, 'session:end');
-    context.header('set-cookie', done.output);
+    context.header('set-cookie', result.output);
     open.check(context.env.outgoing);
     return answer(context, ok({ ended: asker.id }));
   });
@@ -105,13 +105,13 @@ export function createOpenAnswers(counts: (id: string) => boolean) {
   return {
     add(
       id: string,
-      connection: { destroy(): unknown; once(event: 'close', done: () => void): unknown },
+      connection: { destroy(): unknown; once(event: 'close', onClose: () => void): unknown },
     ) {
-      const those = open.get(id) ?? new Set();
-      open.set(id, those.add(connection));
+      const connections = open.get(id) ?? new Set();
+      open.set(id, connections.add(connection));
       connection.once('close', () => {
-        those.delete(connection);
-        if (those.size === 0 && open.get(id) === those) open.delete(id);
+        connections.delete(connection);
+        if (connections.size === 0 && open.get(id) === connections) open.delete(id);
       });
     },
     /** Closes connections of invalid sessions and tokens, except `but`. */
@@ -197,13 +197,13 @@ export function createApp({ parts, access, files, open }: AppOptions) {
     const { method, path } = context.req;
     const isRead = method === 'GET' || method === 'HEAD';
     const encodings = context.req.header('accept-encoding') ?? '';
-    const found = isRead && files.answer(path, method, encodings);
+    const file = isRead && files.answer(path, method, encodings);
     // A person with a wrong address gets the page, which shows the error.
     const isVisit = isRead && context.req.header('sec-fetch-dest') === 'document';
     const page =
-      !found && isVisit && !path.startsWith('/api') && files.answer('/', method, encodings);
+      !file && isVisit && !path.startsWith('/api') && files.answer('/', method, encodings);
     if (page) return new Response(page.body, { status: 404, headers: page.headers });
-    return found || answer(context, fail('not_found', 'there is nothing here'));
+    return file || answer(context, fail('not_found', 'there is nothing here'));
   });
   app.onError((error, context) => {
     parts.onError(error);

@@ -78,8 +78,8 @@ export interface Hub {
 /** Threads that run in this process for a client of the server. */
 export interface Runs {
   /** Resolves when the thread exists, not when it ends. */
-  start(wish: RunRequestBody, by: WebAsker): Promise<Outcome<ActionResult>>;
-  resume(id: string, wish: ResumeWish, by: WebAsker): Promise<Outcome<ActionResult>>;
+  start(body: RunRequestBody, by: WebAsker): Promise<Outcome<ActionResult>>;
+  resume(id: string, body: ResumeWish, by: WebAsker): Promise<Outcome<ActionResult>>;
   /** Resumes the thread after a decision, unless another process runs it. */
   decided(thread: string): void;
   /** The file of the request has changed: the thread resumes here and asks again. */

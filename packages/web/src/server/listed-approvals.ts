@@ -44,8 +44,8 @@ export function rightName({ capability, scope = {} }: Grant): string {
   const { path, host, method, subtree, id } = scope;
   const places = [method, host, path, subtree === 'any' ? 'any thread' : undefined];
   const name = grantName({ capability, scope });
-  const named = capability === 'tool.execute' && id !== undefined ? [] : [id];
-  return [name, ...places, ...named].filter((part) => part !== undefined).join(' ');
+  const ids = capability === 'tool.execute' && id !== undefined ? [] : [id];
+  return [name, ...places, ...ids].filter((part) => part !== undefined).join(' ');
 }
 
 /** Tool and target, the right, the limits or the question, in a few words. */
@@ -61,8 +61,8 @@ function titleOf(approval: Approval): string {
 }
 
 /** Values of the arguments that steer the call. */
-const steering = ({ roles, arguments: given }: JsonObject): string[] =>
-  Object.keys(isObject(roles) ? roles : {}).map((name) => plainText(getOwn(given, name) ?? ''));
+const steering = ({ roles, arguments: args }: JsonObject): string[] =>
+  Object.keys(isObject(roles) ? roles : {}).map((name) => plainText(getOwn(args, name) ?? ''));
 
 export const limitsIn = (shown: JsonObject): JsonObject =>
   isObject(shown.limits) ? shown.limits : {};

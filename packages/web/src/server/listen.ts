@@ -28,7 +28,7 @@ interface OpenOptions {
 }
 
 /** Binds the server, or returns the reason of the failure. */
-const bound = (server: Server, hostname: string, port: number): Promise<Outcome<number>> =>
+const bind = (server: Server, hostname: string, port: number): Promise<Outcome<number>> =>
   new Promise((resolve) => {
     const onError = (error: Error & { code?: string }): void => {
       const message = `cannot listen on ${hostname}:${port}: ${error.message}`;
@@ -47,7 +47,7 @@ const bound = (server: Server, hostname: string, port: number): Promise<Outcome<
   });
 
 /** Accepts no new connections, and closes the remaining ones after the grace time. */
-const ended = (server: Server): Promise<void> =>
+const closeServer = (server: Server): Promise<void> =>
   new Promise((resolve) => {
     const timer = setTimeout(() => server.closeAllConnections(), GRACE_MS);
     // Connections are kept for a next request; those whose answer has just ended, too.
@@ -89,12 +89,12 @@ export interface OpenListener {
 }
 
 export async function openListener(options: OpenOptions): Promise<Outcome<OpenListener>> {
-  const made = createServer(options);
-  if (!made.ok) return made;
-  const server = made.output;
+  const result = createServer(options);
+  if (!result.ok) return result;
+  const server = result.output;
   server.maxConnections = MAX_CONNECTIONS;
-  const listening = await bound(server, options.hostname, options.port);
+  const listening = await bind(server, options.hostname, options.port);
   if (!listening.ok) return listening;
   server.on('error', (error) => options.onError(error));
-  return ok({ server, port: listening.output, close: () => ended(server) });
+  return ok({ server, port: listening.output, close: () => closeServer(server) });
 }

@@ -16,20 +16,20 @@ const DOES: Readonly<Record<WebRole, string>> = {
 
 const roles = new WeakMap<object, WebRole>();
 
-const mayAct = (held: WebRole, needed: WebRole): boolean =>
-  ORDER.indexOf(held) >= ORDER.indexOf(needed);
+const mayAct = (own: WebRole, needed: WebRole): boolean =>
+  ORDER.indexOf(own) >= ORDER.indexOf(needed);
 
 /** Middleware of a route: `api.get('/threads', needs('view'), …)`. */
 export function needs(role: WebRole): MiddlewareHandler<ApiEnv> {
   const check: MiddlewareHandler<ApiEnv> = async (context, next) => {
-    const { role: held } = context.get('asker');
-    if (mayAct(held, role)) {
+    const { role: own } = context.get('asker');
+    if (mayAct(own, role)) {
       await next();
       return;
     }
     context.get('onRefused')?.(role);
-    const message = `only a token with the role \`${role}\` may ${DOES[role]} here; this one has \`${held}\``;
-    return answer(context, fail('permission_denied', message, { role: held, needed: role }));
+    const message = `only a token with the role \`${role}\` may ${DOES[role]} here; this one has \`${own}\``;
+    return answer(context, fail('permission_denied', message, { role: own, needed: role }));
   };
   roles.set(check, role);
   return check;
@@ -39,13 +39,13 @@ export function needs(role: WebRole): MiddlewareHandler<ApiEnv> {
 export function routeRoles(
   api: Pick<Hono<ApiEnv>, 'routes'>,
 ): { method: string; path: string; role: WebRole | undefined }[] {
-  const found = new Map<string, { method: string; path: string; role: WebRole | undefined }>();
+  const routes = new Map<string, { method: string; path: string; role: WebRole | undefined }>();
   for (const { method, path, handler } of api.routes) {
     // A handler for all paths is a middleware, not a route.
     if (method === 'ALL' && path.endsWith('*')) continue;
     const key = `${method} ${path}`;
-    const role = roles.get(handler) ?? found.get(key)?.role;
-    found.set(key, { method, path, role });
+    const role = roles.get(handler) ?? routes.get(key)?.role;
+    routes.set(key, { method, path, role });
   }
-  return [...found.values()];
+  return [...routes.values()];
 }

@@ -47,22 +47,22 @@ export const speakerOf = ({ who }: WebAsker): Actor => ({ who, channel: 'web' })
 function checkLowered(
   { library, policies }: Runtime,
   name: string,
-  wanted: RunRequest['limits'],
+  requested: RunRequest['limits'],
 ): Outcome<null> {
-  const found = library.find('directive', name);
-  if (!wanted || !found.ok || !found.output.directive) return ok(null);
-  const { directive } = found.output;
+  const item = library.find('directive', name);
+  if (!requested || !item.ok || !item.output.directive) return ok(null);
+  const { directive } = item.output;
   const own = directiveLimits(library, policies().policy.limits, directive);
-  const both = directiveLimits(library, policies().policy.limits, { limits: wanted });
+  const both = directiveLimits(library, policies().policy.limits, { limits: requested });
   if (!own.ok || !both.ok) return own.ok ? (both.ok ? ok(null) : both) : own;
   const has = packLimits(own.output);
-  for (const [limit, asked] of Object.entries(wanted)) {
+  for (const [limit, value] of Object.entries(requested)) {
     const most = has[limit];
     const max = Number(
       typeof most === 'object' && most && 'value' in most ? most.value : Number.NaN,
     );
-    if (!(Number(asked) > max)) continue;
-    const message = `limit \`${limit}\` cannot be ${String(asked)}: it may only be lowered, and is ${max}`;
+    if (!(Number(value) > max)) continue;
+    const message = `limit \`${limit}\` cannot be ${String(value)}: it may only be lowered, and is ${max}`;
     return fail('invalid_input', message, { field: `limits.${limit}`, max });
   }
   return ok(null);
@@ -87,10 +87,10 @@ const requestOf = (
     by: { who: by.who, surface: 'web' },
   });
 
-function optionsOf(id: string, wish: ResumeWish, asker: WebAsker): ResumeOptions {
+function optionsOf(id: string, body: ResumeWish, asker: WebAsker): ResumeOptions {
   const speaker = speakerOf(asker);
   const by = actorName(speaker);
-  const { limits, model, message, from, why } = wish;
+  const { limits, model, message, from, why } = body;
   return compact<ResumeOptions>({
     from,
     model,
@@ -111,7 +111,7 @@ function withRestart({ error }: Failure): Failure {
 }
 
 /** Writes an audit row for a failed request. */
-const noting =
+const auditFailures =
   ({ audit }: Runtime, operation: string, target: string, by: WebAsker) =>
   <T>(outcome: Outcome<T>): Outcome<T> => {
     if (outcome.ok) return outcome;
@@ -135,15 +135,15 @@ function createLauncher({ runtime, hub, onError }: RunsPorts) {
     isHere: (id: string): boolean => here.isAtWork(id),
     count: (): number => here.atWork().length,
     /** Starts a run. It has started when its first event is in the journal. */
-    async launch(work: RunWork, kind: string, known?: string): Promise<Outcome<ActionResult>> {
+    async launch(work: RunWork, kind: string, expected?: string): Promise<Outcome<ActionResult>> {
       if (isClosed) return fail('unavailable', 'the server is closing');
-      const begun = Promise.withResolvers<Outcome<string>>();
+      const started = Promise.withResolvers<Outcome<string>>();
       const live: ThreadObserver = {
-        onQueued: (thread) => begun.resolve(ok(thread)),
+        onQueued: (thread) => started.resolve(ok(thread)),
         onText: hub.text,
         onEvent(thread) {
           own.set(thread, true);
-          if (known === undefined || thread === known) begun.resolve(ok(thread));
+          if (expected === undefined || thread === expected) started.resolve(ok(thread));
         },
       };
       const opened = await runtime.threads(live);
@@ -152,16 +152,16 @@ function createLauncher({ runtime, hub, onError }: RunsPorts) {
       here = threads;
       // With workers, this process does not observe the run.
       const signal = threads.store.fleet ? AbortSignal.abort() : over.signal;
-      const done = work(threads, signal).then(
-        (result) => begun.resolve(result.ok ? ok(result.output.thread_id) : result),
+      const settled = work(threads, signal).then(
+        (run) => started.resolve(run.ok ? ok(run.output.thread_id) : run),
         (error: unknown) => {
           onError(error as Error);
-          begun.resolve(fail('internal_error', 'the run came to an end that nobody expected'));
+          started.resolve(fail('internal_error', 'the run came to an end that nobody expected'));
         },
       );
-      running.add(done);
-      void done.then(() => running.delete(done));
-      const id = await begun.promise;
+      running.add(settled);
+      void settled.then(() => running.delete(settled));
+      const id = await started.promise;
       if (!id.ok) return id;
       const row = await threads.store.thread(id.output);
       return row.ok ? ok({ thread_id: id.output, kind, status: row.output.status }) : row;
@@ -183,7 +183,7 @@ export function createRuns(ports: RunsPorts): Runs {
   const beginning = new Map<string, { wish: string; begun: Promise<Outcome<ActionResult>> }>();
 
   /** Waits for the release of the lease, which follows the final status. False: the thread still runs. */
-  async function hasLeft(id: string): Promise<boolean> {
+  async function isReleased(id: string): Promise<boolean> {
     for (let look = 0; launcher.isHere(id); look++) {
       const opened = await store();
       const row = opened.ok ? await opened.output.thread(id) : opened;
@@ -197,56 +197,56 @@ export function createRuns(ports: RunsPorts): Runs {
    * Resumes a thread once at a time. A concurrent call without options, or with the same ones, gets
    * the same result. INVARIANT: a call with other options always fails with `conflict`.
    */
-  async function takeUp(
+  async function resume(
     id: string,
     work: RunWork,
-    wish: ResumeWish = {},
+    body: ResumeWish = {},
   ): Promise<Outcome<ActionResult>> {
-    const wanted = canonicalJson(compact<JsonObject>({ ...wish }));
-    const under = beginning.get(id);
-    if (under && (under.wish === wanted || wanted === '{}')) return await under.begun;
-    if (under) return fail('conflict', `thread \`${id}\` is being resumed`, { thread: id });
-    const begun = hasLeft(id)
+    const key = canonicalJson(compact<JsonObject>({ ...body }));
+    const current = beginning.get(id);
+    if (current && (current.wish === key || key === '{}')) return await current.begun;
+    if (current) return fail('conflict', `thread \`${id}\` is being resumed`, { thread: id });
+    const started = isReleased(id)
       .then((isFree) =>
         isFree
           ? launcher.launch(work, 'resume', id)
           : fail('conflict', `thread \`${id}\` is running`, { thread: id }),
       )
       .finally(() => beginning.delete(id));
-    beginning.set(id, { wish: wanted, begun });
-    return await begun;
+    beginning.set(id, { wish: key, begun: started });
+    return await started;
   }
 
-  const goingOn = resumeAfterApprovals({
+  const resumer = resumeAfterApprovals({
     store,
     isOwn: launcher.isOwn,
     now: () => clock.now(),
     onError,
-    resumeAnywhere: (id) => takeUp(id, (threads, signal) => threads.resumeAnywhere(id, signal)),
+    resumeAnywhere: (id) => resume(id, (threads, signal) => threads.resumeAnywhere(id, signal)),
   });
 
   return {
-    async start(wish, by) {
-      const request = requestOf(wish, by);
-      const refused = noting(runtime, 'run', wish.directive, by);
-      const lowered = checkLowered(runtime, wish.directive, request.limits);
+    async start(body, by) {
+      const request = requestOf(body, by);
+      const refused = auditFailures(runtime, 'run', body.directive, by);
+      const lowered = checkLowered(runtime, body.directive, request.limits);
       if (!lowered.ok) return refused(lowered);
       const may = await runtime.mayRun(request);
       if (!may.ok) return refused(may);
       const work: RunWork = (threads, signal) => threads.run(request, signal);
       return refused(await launcher.launch(work, 'start'));
     },
-    async resume(id, wish, by) {
-      const options = optionsOf(id, wish, by);
-      const refused = noting(runtime, 'resume', id, by);
-      const go = takeUp(id, (threads, signal) => threads.resume(id, signal, options), wish);
+    async resume(id, body, by) {
+      const options = optionsOf(id, body, by);
+      const refused = auditFailures(runtime, 'resume', id, by);
+      const go = resume(id, (threads, signal) => threads.resume(id, signal, options), body);
       return refused(await go);
     },
-    decided: () => goingOn.look(),
+    decided: () => resumer.look(),
     askAgain(id) {
-      void takeUp(id, (threads, signal) => threads.resumeAnywhere(id, signal)).then((begun) => {
-        if (!begun.ok && begun.error.code !== 'lease_held') {
-          onError(new Error(`thread \`${id}\` cannot ask again: ${begun.error.detail.message}`));
+      void resume(id, (threads, signal) => threads.resumeAnywhere(id, signal)).then((run) => {
+        if (!run.ok && run.error.code !== 'lease_held') {
+          onError(new Error(`thread \`${id}\` cannot ask again: ${run.error.detail.message}`));
         }
       });
     },
@@ -254,7 +254,7 @@ export function createRuns(ports: RunsPorts): Runs {
     count: launcher.count,
     async close() {
       launcher.refuse();
-      await goingOn.close();
+      await resumer.close();
       await launcher.end();
     },
   };

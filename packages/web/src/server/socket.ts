@@ -30,7 +30,7 @@ const GOING_AWAY = 1001;
 const POLICY = 1008;
 const TRY_AGAIN = 1013;
 
-interface SocketWish {
+interface SocketRequest {
   readonly action: 'subscribe' | 'unsubscribe';
   readonly topic: Topic;
   readonly after?: string;
@@ -39,16 +39,16 @@ interface SocketWish {
 const wrong = (message: string): Failure => fail('invalid_input', message);
 
 /** Parses a message. `docs/web-api.md` lists the messages. */
-function readWish(text: string): Outcome<SocketWish> {
+function readRequest(text: string): Outcome<SocketRequest> {
   const read = parseJson(text, MAX_DEPTH);
   if (!read.ok) return wrong('a message must be a JSON object such as {"action": "subscribe", …}');
   const field = (name: string): Json | undefined => getOwn(read.output, name);
-  const [action, thread, named, from] = ['action', 'thread_id', 'topic', 'from_seq'].map(field);
+  const [action, thread, name, from] = ['action', 'thread_id', 'topic', 'from_seq'].map(field);
   if (action !== 'subscribe' && action !== 'unsubscribe') {
     return wrong('`action` must be `subscribe` or `unsubscribe`');
   }
-  const id = typeof thread === 'string' && named === undefined ? thread : undefined;
-  const word = typeof named === 'string' ? named : '';
+  const id = typeof thread === 'string' && name === undefined ? thread : undefined;
+  const word = typeof name === 'string' ? name : '';
   const topics = readTopics(id === undefined ? word : threadTopic(id));
   const [topic] = topics.ok ? topics.output : [];
   if (topic === undefined || (topics.ok && topics.output.length > 1)) {
@@ -101,17 +101,17 @@ function serve(socket: WebSocket, { hub, clock }: WebParts, expires: number): vo
     return true;
   }
 
-  function hear(data: RawData, isBinary: boolean): void {
+  function onMessage(data: RawData, isBinary: boolean): void {
     if (!isMeasured()) {
       socket.close(POLICY, 'too many messages');
       return;
     }
-    const wish = isBinary ? wrong('messages are text') : readWish(textOf(data));
-    if (!wish.ok) {
-      socket.send(JSON.stringify({ kind: 'error', error: wish.error }));
+    const request = isBinary ? wrong('messages are text') : readRequest(textOf(data));
+    if (!request.ok) {
+      socket.send(JSON.stringify({ kind: 'error', error: request.error }));
       return;
     }
-    const { action, topic, after } = wish.output;
+    const { action, topic, after } = request.output;
     if (action === 'unsubscribe') topics.delete(topic);
     else if (topics.size < MAX_TOPICS || topics.has(topic)) topics.add(topic);
     else {
@@ -136,7 +136,7 @@ function serve(socket: WebSocket, { hub, clock }: WebParts, expires: number): vo
   socket.on('pong', () => {
     isAlive = true;
   });
-  socket.on('message', hear);
+  socket.on('message', onMessage);
   // An error of the client closes its socket with a code. The server does not report it.
   socket.on('error', () => {});
   socket.on('close', () => {

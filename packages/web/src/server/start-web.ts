@@ -77,9 +77,9 @@ function problemOf(
       'give `--tls-cert FILE --tls-key FILE`, or `--behind https://NAME` when a proxy speaks TLS for it';
     return fail('permission_denied', message, { missing: 'tls', hint });
   }
-  const known = tokens.list();
-  if (!known.ok) return known;
-  if (known.output.some(({ id }) => tokens.counts(id))) return ok(null);
+  const all = tokens.list();
+  if (!all.ok) return all;
+  if (all.output.some(({ id }) => tokens.counts(id))) return ok(null);
   const message = 'others can reach this, and this project has no token; make one first';
   return fail('permission_denied', message, {
     missing: 'token',
@@ -115,7 +115,7 @@ function makeParts(base: WebBase): WebParts {
 }
 
 /** Programs open sockets with a token; browsers, which cannot send one, do not. */
-const admitting =
+const createAdmit =
   (access: WebAccess, open: ReturnType<typeof createOpenAnswers>): AdmitSocket =>
   (incoming: IncomingMessage) => {
     const pairs = Object.entries(incoming.headers).map(([name, value]) => [name, String(value)]);
@@ -134,8 +134,8 @@ const admitting =
  * Ports to try, in order: the requested port alone, or the default port of the project and those
  * after it. The order is the same for every start.
  */
-function portsFor({ project }: Runtime, wanted: number | undefined, served: number[]): number[] {
-  if (wanted !== undefined) return [wanted];
+function portsFor({ project }: Runtime, requested: number | undefined, served: number[]): number[] {
+  if (requested !== undefined) return [requested];
   const first = webPort(project) - FIRST_PORT;
   const near = Array.from(
     { length: NEXT_PORTS },
@@ -147,7 +147,7 @@ function portsFor({ project }: Runtime, wanted: number | undefined, served: numb
 
 async function openNear(
   runtime: Runtime,
-  wanted: number | undefined,
+  requested: number | undefined,
   open: (port: number) => Promise<Outcome<OpenListener>>,
 ): Promise<Outcome<OpenListener>> {
   const there = openRunningServers(runtime.home).list();
@@ -155,7 +155,7 @@ async function openNear(
   const served = own
     .map(({ port }) => port)
     .filter((port) => port >= FIRST_PORT && port < FIRST_PORT + PORTS);
-  const ports = portsFor(runtime, wanted, served);
+  const ports = portsFor(runtime, requested, served);
   for (const port of ports) {
     const opened = await open(port);
     if (opened.ok || opened.error.detail.reason !== 'EADDRINUSE') return opened;
@@ -202,13 +202,13 @@ interface Served {
   stop(): void;
 }
 
-const closing = ({ parts, listener, sockets, stop }: Served) => {
+const createClose = ({ parts, listener, sockets, stop }: Served) => {
   const close = async (): Promise<void> => {
     stop();
-    const done = listener.close();
+    const closed = listener.close();
     await sockets.close();
     await closeParts(parts);
-    await done;
+    await closed;
   };
   let once: Promise<void> | undefined;
   return () => (once ??= close().catch((error) => parts.onError(new Error(messageOf(error)))));
@@ -254,7 +254,7 @@ export async function startWeb(
   }
   const listener = opened.output;
   port = listener.port;
-  const sockets = addSocket(listener.server, admitting(access, open), parts);
+  const sockets = addSocket(listener.server, createAdmit(access, open), parts);
   const url = behind?.origin ?? `${tls ? 'https' : 'http'}://${reachable(hostname)}:${port}`;
   const forget = openRunningServers(runtime.home).note({ project: runtime.project, port, url });
   const timer = setInterval(() => open.check(), POLL_MS).unref();
@@ -267,9 +267,9 @@ export async function startWeb(
     port,
     routes: app.routes,
     link() {
-      const made = sessions.addLink(port, { who: findPerson(env), role: 'approve' });
-      return made.ok ? ok(linkTo(url, made.output)) : made;
+      const secret = sessions.addLink(port, { who: findPerson(env), role: 'approve' });
+      return secret.ok ? ok(linkTo(url, secret.output)) : secret;
     },
-    close: closing({ parts, listener, sockets, stop }),
+    close: createClose({ parts, listener, sockets, stop }),
   });
 }

@@ -29,13 +29,13 @@ const readBytes = (file: string): Uint8Array<ArrayBuffer> => new Uint8Array(read
 function readFiles(folder: string): Map<string, StoredFile> {
   const entries = readdirSync(folder, { recursive: true, withFileTypes: true });
   const files = entries.filter((entry) => entry.isFile()).map((at) => join(at.parentPath, at.name));
-  const known = new Set(files);
+  const names = new Set(files);
   const stored = new Map<string, StoredFile>();
   for (const file of files) {
     const type = TYPES[extname(file)];
     const path = `/${relative(folder, file).split(sep).join('/')}`;
     if (type === undefined || path === '/manifest.json') continue;
-    const packed = known.has(`${file}.gz`) ? readBytes(`${file}.gz`) : undefined;
+    const packed = names.has(`${file}.gz`) ? readBytes(`${file}.gz`) : undefined;
     stored.set(path, { type, bytes: readBytes(file), packed });
   }
   return stored;

@@ -19,8 +19,8 @@ export function readTopics(text: string): Outcome<Topic[]> {
   const topics = [...new Set(text.split(',').filter(Boolean))];
   const wrong = topics.find((topic) => !TOPIC.test(topic));
   if (wrong !== undefined || topics.length === 0) {
-    const shown = (wrong ?? '').slice(0, 100);
-    const message = `\`topics\` are \`threads\`, \`approvals\`, \`fleet\` and \`thread:ID\`, not \`${shown}\``;
+    const name = (wrong ?? '').slice(0, 100);
+    const message = `\`topics\` are \`threads\`, \`approvals\`, \`fleet\` and \`thread:ID\`, not \`${name}\``;
     return fail('invalid_input', message);
   }
   return topics.length <= MAX_TOPICS
@@ -42,10 +42,10 @@ function begin(outgoing: ServerResponse): void {
 }
 
 /** Sends frames until the connection, the session or the server ends. */
-function pour(
+function sendFrames(
   hub: Hub,
   outgoing: ServerResponse,
-  wanted: { readonly topics: readonly Topic[]; readonly after?: string },
+  request: { readonly topics: readonly Topic[]; readonly after?: string },
   lifeMs: number,
 ): Outcome<Subscription> {
   const backlog = createBacklog(() => outgoing.writableLength);
@@ -77,7 +77,7 @@ function pour(
     return true;
   }
 
-  const subscribed = hub.subscribe({ ...wanted, send });
+  const subscribed = hub.subscribe({ ...request, send });
   if (!subscribed.ok) return subscribed;
   subscription = subscribed.output;
   const { end } = subscription;
@@ -106,10 +106,10 @@ export const addStream: AddRoutes = (api, { hub, clock }) => {
     if (req.method === 'HEAD') return context.body(null, 200);
     // Snapshots that were read apart have a position each: see `readPosition`.
     const after = (req.queries('after') ?? []).filter(Boolean).join(' ');
-    const wanted = { topics: topics.output, ...(after === '' ? {} : { after }) };
+    const request = { topics: topics.output, ...(after === '' ? {} : { after }) };
     const life = lifeOf(context.get('asker'), clock.now());
-    const poured = pour(hub, env.outgoing, wanted, life);
-    if (!poured.ok) return answer(context, poured);
+    const result = sendFrames(hub, env.outgoing, request, life);
+    if (!result.ok) return answer(context, result);
     return new Response(null, RESPONSE_ALREADY_SENT);
   });
 };

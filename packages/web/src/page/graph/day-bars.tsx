@@ -11,7 +11,7 @@ import { BehindDrawing, usePlaceWidth } from './drawing.tsx';
 const [HEIGHT, LEFT, FOOT, HEAD] = [170, 44, 18, 8];
 const DAY_MS = 86_400_000;
 
-/** `11-15`, and the first of a month with its year left out too: the table has it whole. */
+/** Formats a day without its year: `11-15`. The table has the whole date. */
 const shortDay = (day: string): string => day.slice(5);
 
 function Axis({
@@ -107,7 +107,7 @@ export function DayBars({ report }: { report: CostReport }) {
           viewBox={`0 0 ${width} ${HEIGHT}`}
           style={{ height: `${HEIGHT}px` }}
           role="img"
-          aria-label={`Cost by day, ${days.length} days; the numbers stand in the table below`}
+          aria-label={`Cost by day, ${days.length} days; the table below has the numbers`}
         >
           <Axis series={series} y={y} width={width} />
           {days.map((bar, index) => (
@@ -135,7 +135,7 @@ export function DayBars({ report }: { report: CostReport }) {
           </span>
         ))}
       </figcaption>
-      <BehindDrawing title="As a table" class="behind-chart small">
+      <BehindDrawing title="Show as a table" class="behind-chart small">
         {() => <DayTable series={series} currency={report.currency} />}
       </BehindDrawing>
     </figure>

@@ -6,7 +6,7 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 /** A narrower container scrolls the drawing. */
 const LEAST_WIDTH = 240;
 
-/** Width of the element with this `ref`, kept up to date; `first` until it is measured. */
+/** Returns a ref and the current width of its element. The width is `first` until it is measured. */
 export function usePlaceWidth(first: number): [{ current: HTMLDivElement | null }, number] {
   const place = useRef<HTMLDivElement>(null);
   const [width, setWidth] = useState(first);

@@ -27,7 +27,7 @@ const visibleBox = (box: StepBox): StepBox => ({
   detail: visibleText(box.detail),
 });
 
-/** Wide enough for its words, within bounds. */
+/** Width of a box: enough for its text, within bounds. */
 function widthOf({ name, detail, kind }: StepBox, room: number): number {
   const note = kind === 'end' ? NOTE : 0;
   const words = Math.max(name.length * NAME_SIGN + note, detail.length * DETAIL_SIGN);
@@ -105,7 +105,7 @@ function Drawing(props: {
       viewBox={`0 0 ${graph.width} ${graph.height}`}
       style={{ width: `${graph.width}px`, height: `${graph.height}px` }}
       role="group"
-      aria-label="Where it came from, sources first; the same stands below as a list"
+      aria-label="Provenance, sources first; the list below has the same content"
     >
       {edges.map(({ from, to, path, tone }) => (
         <path key={`${from} ${to}`} class={tone} d={path} />
@@ -169,7 +169,7 @@ function ListOfSteps({ provenance }: { provenance: ProvenanceView }) {
   );
 }
 
-/** `onSelect` gets the event of a node that was clicked; `focus` is the one that is selected now. */
+/** `onSelect` gets the event of a clicked box. `focus` is the selected event. */
 export function ProvenanceGraph(props: {
   provenance: ProvenanceView;
   onSelect?: (seq: number) => void;
@@ -207,12 +207,12 @@ export function ProvenanceGraph(props: {
             aria-pressed={isWhole}
             onClick={() => setWhole(!isWhole)}
           >
-            Whole graph
+            Show the whole graph
           </button>
         ) : null}
         {steps.more > 0 ? (
           <button type="button" class="chip" onClick={() => setLimit(limit + MORE)}>
-            show {Math.min(MORE, steps.more)} more
+            Show {Math.min(MORE, steps.more)} more
           </button>
         ) : null}
       </p>
@@ -225,7 +225,7 @@ export function ProvenanceGraph(props: {
           actOf={actOf}
         />
       </div>
-      <BehindDrawing title="As a list" class="prov-list small">
+      <BehindDrawing title="Show as a list" class="prov-list small">
         {() => <ListOfSteps provenance={provenance} />}
       </BehindDrawing>
     </div>

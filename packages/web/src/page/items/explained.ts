@@ -21,7 +21,7 @@ const wordAt = (data: Data | undefined, name: string): string => dataWords(at(da
 const wordsAt = (data: Data | undefined, name: string): readonly string[] =>
   listIn(at(data, name)).map(dataWords);
 
-/** A value, its details and its origin. All of it is untrusted text. */
+/** A value, its details and its origin. All three are untrusted text. */
 export interface OriginLine {
   readonly name: string;
   readonly detail: string;
@@ -55,7 +55,7 @@ const toolIn = (data: DataObject, id: string): ReachedTool => ({
   unavailable: wordAt(data, 'unavailable'),
 });
 
-/** Describes what a policy takes from a right, without the location of the policy. */
+/** Describes the parts of a right that a policy removes, without the location of the policy. */
 const capWords = (cap: DataObject): string =>
   Object.entries(cap)
     .filter(([name]) => name !== 'from' && name !== 'file')

@@ -1,4 +1,4 @@
-// View of one item: its rights and their origin, its limits and guards, its reach, its runs, and
+// View of one item: its rights and their origin, its limits and guards, its tools, its runs, and
 // its file as text.
 import type { ComponentChildren } from 'preact';
 import type { Data, DataObject, ItemView, LongText } from '../../model/api.ts';
@@ -124,7 +124,7 @@ function Runs({ view, id }: { view: ItemView; id: string }) {
 function Missing({ missing }: { missing: readonly string[] }) {
   if (missing.length === 0) return null;
   return (
-    <Part title="Cannot be run">
+    <Part title="Cannot run">
       <ul class="lines">
         {missing.map((text) => (
           <li key={text}>
@@ -150,7 +150,7 @@ function Parts({ kind, id, view }: { kind: string; id: string; view: ItemView })
       <Missing missing={view.missing} />
       {kind === 'directive' ? (
         <Lines
-          title={about.grants.length === 0 ? 'May do nothing' : 'May do'}
+          title={about.grants.length === 0 ? 'No rights' : 'Rights'}
           lines={about.grants}
           isShort
         />
@@ -165,7 +165,7 @@ function Parts({ kind, id, view }: { kind: string; id: string; view: ItemView })
         title={isTool ? 'Reaches' : 'Tools'}
         tools={isTool ? [ownReach(view.explained)] : about.tools}
       />
-      {isTool ? <Lines title="Who may call it" lines={about.surfaces} /> : null}
+      {isTool ? <Lines title="Allowed callers" lines={about.surfaces} /> : null}
       {about.requires.length > 0 ? (
         <Part title="Requires">
           <ForeignText text={about.requires.join(', ')} class="mono" />
@@ -191,7 +191,7 @@ function Parts({ kind, id, view }: { kind: string; id: string; view: ItemView })
       {view.body ? (
         <Part title="File">
           {view.file === undefined ? null : <ForeignText text={view.file} class="mono faint" />}
-          <PiecesView first={view.body} load={load} author="the file, as it stands" />
+          <PiecesView first={view.body} load={load} author="current file" />
         </Part>
       ) : null}
     </>
@@ -221,7 +221,7 @@ export function ItemPane({ kind, id }: { kind: string; id: string }) {
             text="Run…"
             class="btn go"
             disabled={!may('steer')}
-            title={may('steer') ? '' : 'Your session may look, not run'}
+            title={may('steer') ? '' : 'your session has the role `view`; role `steer` is required'}
             aria-expanded={isRunning}
             onClick={() => setQuery({ run: isRunning ? undefined : '1' })}
           />

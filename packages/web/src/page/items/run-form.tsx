@@ -45,7 +45,7 @@ function InputControl({ input, id, value, describedBy, isFaulty, onInput }: Inpu
     const all = options.length > 0 ? options : ['true', 'false'];
     return (
       <select {...common} value={value} onChange={(event) => onInput(event.currentTarget.value)}>
-        {input.required && value !== '' ? null : <option value="">as declared</option>}
+        {input.required && value !== '' ? null : <option value="">default</option>}
         {all.map((text) => (
           <option key={text} value={text}>
             {text}
@@ -92,7 +92,7 @@ function InputField(props: {
         <ForeignText text={input.name} class="mono" />{' '}
         <span class="faint">
           {input.type}
-          {input.required ? ', needed' : ''}
+          {input.required ? ', required' : ''}
         </span>
       </label>
       <div class="field">
@@ -155,14 +155,16 @@ function AtMost({ view, fields }: { view: ItemView; fields: RunFields }) {
   return (
     <div class="at-most">
       <p>
-        <b>Costs at most</b>{' '}
+        <b>Highest cost:</b>{' '}
         {most === undefined
-          ? 'what its turns and tokens allow: it has no limit of money'
+          ? 'no limit of money; its turns and tokens limit the cost'
           : `${limitValue('spend', most)} ${me.value?.currency ?? ''}`}
       </p>
       <p>
-        <b>May do</b>{' '}
-        {grants.length === 0 ? 'nothing outside of its conversation' : `${grants.length} things:`}
+        <b>Rights:</b>{' '}
+        {grants.length === 0
+          ? 'none; it can only use its conversation'
+          : `${grants.length}, listed below`}
       </p>
       <ul>
         {grants.map(({ name }) => (
@@ -183,8 +185,8 @@ const startFields = (view: ItemView): RunFields => ({
 });
 
 function whyNot(view: ItemView): string | undefined {
-  if (!view.can_run) return 'It cannot be run as a thread.';
-  if (!may('steer')) return 'Your session may look, not run.';
+  if (!view.can_run) return 'This item cannot run as a thread.';
+  if (!may('steer')) return 'Your session has the role `view`; role `steer` is required.';
   return connection.value.state === 'live' ? undefined : 'Not connected.';
 }
 
@@ -227,7 +229,7 @@ export function RunForm(props: { directive: string; view: ItemView; onClose: () 
         <span>message</span>
         <textarea
           rows={2}
-          placeholder="What this run is about, in your words"
+          placeholder="message to the model, in your words"
           value={fields.message}
           onInput={(event) => change({ message: event.currentTarget.value })}
         />
@@ -244,7 +246,7 @@ export function RunForm(props: { directive: string; view: ItemView; onClose: () 
           <input
             type="text"
             list="known-models"
-            placeholder="as declared"
+            placeholder="default"
             autoComplete="off"
             value={fields.model}
             onInput={(event) => change({ model: event.currentTarget.value })}

@@ -48,11 +48,11 @@ test('what is wrong stands at its field', () => {
   const wrong = fields({ count: '1.5', extra: '[' }, { turns: '13', spend: '-1' });
   expect(readWish('hello', { inputs, limits }, wrong)).toEqual({
     faults: {
-      'inputs.since': 'is needed',
-      'inputs.count': 'has to be a whole number',
-      'inputs.extra': 'has to be JSON (array)',
-      'limits.turns': 'has to be at most 12, it can only be lowered',
-      'limits.spend': 'has to be a number',
+      'inputs.since': 'is required',
+      'inputs.count': 'must be a whole number',
+      'inputs.extra': 'must be JSON (array)',
+      'limits.turns': 'must be at most 12; a run can only lower it',
+      'limits.spend': 'must be a number',
     },
   });
 });

@@ -37,8 +37,8 @@ function readJson(text: string): Data | undefined {
 /** Returns the value of an input, or the description of a valid value. */
 function readInput(input: ItemInput, text: string): { value: Data } | { wants: string } {
   const { type, enum: options } = input;
-  const chosen = options?.find((option) => asWritten(option) === text);
-  if (chosen !== undefined) return { value: chosen };
+  const match = options?.find((option) => asWritten(option) === text);
+  if (match !== undefined) return { value: match };
   if (type === 'boolean') return { value: text === 'true' };
   if (type === 'number' || type === 'integer') {
     const value = Number(text);
@@ -54,7 +54,7 @@ function readInput(input: ItemInput, text: string): { value: Data } | { wants: s
 function readLimit({ name, max }: LimitMeter, text: string): { value: number } | { wants: string } {
   const value = Number(text);
   if (!Number.isFinite(value) || value < 0) return { wants: 'a number' };
-  if (max !== undefined && value > max) return { wants: `at most ${max}, it can only be lowered` };
+  if (max !== undefined && value > max) return { wants: `at most ${max}; a run can only lower it` };
   return { value: name === 'spend' ? value : Math.floor(value) };
 }
 
@@ -69,11 +69,11 @@ export function readWish(
   for (const input of about.inputs) {
     const text = fields.inputs[input.name] ?? '';
     if (text === '') {
-      if (input.required) faults[`inputs.${input.name}`] = 'is needed';
+      if (input.required) faults[`inputs.${input.name}`] = 'is required';
       continue;
     }
     const read = readInput(input, text);
-    if ('wants' in read) faults[`inputs.${input.name}`] = `has to be ${read.wants}`;
+    if ('wants' in read) faults[`inputs.${input.name}`] = `must be ${read.wants}`;
     else inputs[input.name] = read.value;
   }
   const limits: Record<string, number> = {};
@@ -81,19 +81,19 @@ export function readWish(
     const text = (fields.limits[limit.name] ?? '').trim();
     if (text === '') continue;
     const read = readLimit(limit, text);
-    if ('wants' in read) faults[`limits.${limit.name}`] = `has to be ${read.wants}`;
+    if ('wants' in read) faults[`limits.${limit.name}`] = `must be ${read.wants}`;
     else limits[limit.name] = read.value;
   }
   if (Object.keys(faults).length > 0) return { faults };
   const [model, message] = [fields.model.trim(), fields.message.trim()];
-  const wish: RunRequestBody = {
+  const request: RunRequestBody = {
     directive,
     inputs,
     ...(Object.keys(limits).length > 0 ? { limits } : {}),
     ...(model === '' ? {} : { model }),
     ...(message === '' ? {} : { message }),
   };
-  return { wish };
+  return { wish: request };
 }
 
 const isFieldError = (value: unknown): value is { field: string; error: string } =>
@@ -104,7 +104,7 @@ const isFieldError = (value: unknown): value is { field: string; error: string }
   typeof value.field === 'string' &&
   typeof value.error === 'string';
 
-/** Errors of the server per field. The form shows other errors at its top. */
+/** Maps an error of the server to fields. The form shows the whole error below the fields. */
 export function faultsOf(fault: PageFault, inputs: readonly ItemInput[]): FieldFaults {
   const { errors, limit } = fault.detail;
   const faults: Record<string, string> = {};
@@ -117,7 +117,7 @@ export function faultsOf(fault: PageFault, inputs: readonly ItemInput[]): FieldF
   return faults;
 }
 
-/** `km run` with the same words. */
+/** Returns the equivalent `km run` command. */
 export function runCommand({
   directive,
   inputs,

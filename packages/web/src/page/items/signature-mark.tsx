@@ -13,7 +13,7 @@ const LOOKS: Readonly<Record<string, readonly [string, IconName, string]>> = {
 };
 const UNKNOWN = ['faint', 'dash', ''] as const;
 
-/** For a row: the shape, with its word for screen readers. */
+/** Signature in a row: the shape, and its word for screen readers. */
 export function SignatureSign({ state }: { state: string }) {
   const [tone, icon, words] = LOOKS[state] ?? UNKNOWN;
   return (

@@ -25,7 +25,7 @@ const WORDS: Readonly<Record<ConnectionWord, string>> = {
   connecting: 'connecting',
   live: 'live',
   lost: 'not connected',
-  over: 'session over',
+  over: 'session ended',
 };
 
 const Due = ({ due }: { due: number }) =>
@@ -75,7 +75,7 @@ export function AppBar(props: {
       <nav aria-label="Main" id="main-menu" class={isOpen ? 'is-open' : ''}>
         <Links counts={counts} fleet={fleet} />
         <Button text="Find" class="in-menu" onClick={props.onFind} />
-        <Button text="Theme" class="in-menu" onClick={props.onTheme} />
+        <Button text="Switch theme" class="in-menu" onClick={props.onTheme} />
       </nav>
       <Button icon="find" class="find faint flex" onClick={props.onFind}>
         <span>Find a thread, call, item</span>
@@ -88,15 +88,15 @@ export function AppBar(props: {
       <Button
         icon="theme"
         class="btn only wide-only"
-        aria-label="Theme: light, dark or as the system has it"
-        title="Theme (t)"
+        aria-label="Switch the theme: light, dark or system"
+        title="Switch the theme (t)"
         onClick={props.onTheme}
       />
       <Button
         text="?"
         class="btn only wide-only"
-        aria-label="Keys"
-        title="Keys (?)"
+        aria-label="Show keys"
+        title="Show keys (?)"
         onClick={props.onKeys}
       />
       <Button
@@ -104,7 +104,7 @@ export function AppBar(props: {
         class="btn menu"
         aria-expanded={isOpen}
         aria-controls="main-menu"
-        aria-label={counts.due > 0 ? `Menu, ${counts.due} waiting for you` : 'Menu'}
+        aria-label={counts.due > 0 ? `Menu, ${counts.due} approval requests` : 'Menu'}
         onClick={() => setOpen(!isOpen)}
       >
         <Due due={counts.due} />

@@ -1,4 +1,4 @@
-// Bar above a view whose data is not live: since when, the next retry, and what a person can do. The
+// Bar above a view whose data is not live: the time of the loss, the next retry, and a remedy. The
 // view keeps its last data.
 import { clockTime, seconds } from '../../model/format.ts';
 import { Button } from './button.tsx';
@@ -6,7 +6,7 @@ import { Command } from './copy.tsx';
 import { now } from './figures.tsx';
 import { Icon } from './icons.tsx';
 
-/** `retry` tries at once. Nothing is drawn while all is well. */
+/** `retry` connects immediately. The bar is empty while the connection is live. */
 export function ConnectionBar(props: {
   state: 'connecting' | 'live' | 'lost' | 'over';
   since: number;
@@ -18,25 +18,23 @@ export function ConnectionBar(props: {
     return (
       <section class="conn-bar" aria-label="Session" role="status">
         <Icon name="warn" />
-        <span>
-          This session is over. Nothing is lost: a new link from the terminal opens it again.
-        </span>
+        <span>Your session has ended. Print a new link in the terminal and open it.</span>
         <Command text="km web link" />
       </section>
     );
   }
   if (state !== 'lost') return null;
-  const left = retryAt === undefined ? 0 : Math.ceil((retryAt - now.value) / 1000);
+  const secondsLeft = retryAt === undefined ? 0 : Math.ceil((retryAt - now.value) / 1000);
   return (
     <section class="conn-bar" aria-label="Connection" role="status">
       <Icon name="warn" />
       <span>
         Not connected since <span class="mono">{clockTime(since)}</span>,{' '}
         <span aria-hidden="true">
-          {left > 0 ? `trying again in ${seconds(left)}` : 'trying again'}
+          {secondsLeft > 0 ? `trying again in ${seconds(secondsLeft)}` : 'trying again'}
         </span>
       </span>
-      <Button text="Now" onClick={retry} />
+      <Button text="Retry now" onClick={retry} />
     </section>
   );
 }

@@ -12,7 +12,7 @@ export async function copyText(text: string): Promise<boolean> {
   }
 }
 
-/** Shows `copied` for a moment, or that the browser does not allow it. */
+/** Shows for a moment that the text was copied, or that the browser does not allow it. */
 export function CopyButton(props: { text: string; label?: string; keyName?: string }) {
   const { text, label = 'Copy', keyName } = props;
   const [state, setState] = useState<'' | 'copied' | 'not allowed'>('');

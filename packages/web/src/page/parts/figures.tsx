@@ -12,7 +12,7 @@ addEventListener('visibilitychange', () => {
   if (!document.hidden) now.value = Date.now();
 });
 
-/** Relative in lists (`ago`), exact in the title, with the duration `took`. `clock` shows the time of day. */
+/** Shows an age (`ago`) or the time of day (`clock`, `exact`). The title has the date and the duration `took`. */
 export function Time(props: { at: number; form?: 'ago' | 'clock' | 'exact'; took?: string }) {
   const { at, form = 'ago', took } = props;
   const title = took === undefined ? dayTime(at) : `${dayTime(at)}, took ${took}`;
@@ -27,7 +27,7 @@ export function Time(props: { at: number; form?: 'ago' | 'clock' | 'exact'; took
 const percent = (part: number, whole: number): number =>
   whole <= 0 ? (part > 0 ? 100 : 0) : Math.max(0, Math.min(100, (part / whole) * 100));
 
-/** Used solid, reserved hatched, a mark at 80 %, and where the limit was before it was raised. */
+/** Bar of a limit: use solid, reservations hatched, a mark at 80 %, and a mark at the limit before a raise. */
 export function MeterBar({ meter }: { meter: LimitMeter }) {
   const { name, used, reserved, max, raised_from: raised } = meter;
   if (max === undefined) return <span class="meter none" aria-hidden="true" />;
@@ -47,7 +47,7 @@ export function MeterBar({ meter }: { meter: LimitMeter }) {
       {b > a ? <i class={`res ${warm}`} style={{ left: `${a}%`, width: `${b - a}%` }} /> : null}
       <i class="at80" />
       {raised === undefined ? null : (
-        <i class="was" style={{ left: `${percent(raised, max)}%` }} title="before it was raised" />
+        <i class="was" style={{ left: `${percent(raised, max)}%` }} title="limit before" />
       )}
     </span>
   );

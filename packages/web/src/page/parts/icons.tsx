@@ -1,5 +1,5 @@
-// Small drawings of 14 units in the colour of the text around them. The word beside a shape has the
-// same meaning, so a shape without a label is hidden from screen readers.
+// Small drawings of 14 units in the colour of the text around them. A shape without a label is hidden
+// from screen readers, because the word beside it has the same meaning.
 const SHAPES = {
   tool: 'M2.5 4.5 5.5 7l-3 2.5M7.5 10h4',
   model: 'M2.5 3.500h9v6h-5l-2.500 2v-2h-1.500z',
@@ -39,12 +39,12 @@ export type IconName = keyof typeof SHAPES;
 /** Set `label` only if no word is beside the icon. */
 export function Icon(props: { name: IconName; label?: string; class?: string }) {
   const { name, label } = props;
-  const said =
+  const aria =
     label === undefined
       ? { 'aria-hidden': 'true' as const }
       : { role: 'img' as const, 'aria-label': label };
   return (
-    <svg class={`i ${props.class ?? ''}`} viewBox="0 0 14 14" {...said}>
+    <svg class={`i ${props.class ?? ''}`} viewBox="0 0 14 14" {...aria}>
       <path d={SHAPES[name]} />
     </svg>
   );

@@ -29,7 +29,7 @@ export function JsonView({ value }: { value: Data }) {
   );
 }
 
-/** A long text: `first` is its beginning, `load` gives the piece at an offset. */
+/** Shows a long text. `first` is its first piece; `load` returns the piece at an offset. */
 export function PiecesView(props: {
   first: LongText;
   load: (offset: number) => Promise<PageAnswer<LongText>>;
@@ -68,7 +68,7 @@ export function PiecesView(props: {
       {next === undefined ? null : (
         <p class="pieces dim">
           {bytes(next)} of {bytes(first.bytes)}{' '}
-          <Button text="Next piece" disabled={isBusy} onClick={() => void more(next)} />
+          <Button text="Show the next piece" disabled={isBusy} onClick={() => void more(next)} />
         </p>
       )}
     </div>

@@ -13,11 +13,11 @@ const SHOWN: Readonly<Record<string, string>> = {
 /** The order of `keys` is view, then page. A key in both is listed once. */
 export function KeyHelp(props: { keys: readonly KeyActs[]; onClose: () => void }) {
   const { keys, onClose } = props;
-  const told = new Set<string>();
+  const listedKeys = new Set<string>();
   const groups = keys.map((acts) =>
     Object.entries(acts).filter(([key]) => {
-      const isNew = !told.has(key);
-      told.add(key);
+      const isNew = !listedKeys.has(key);
+      listedKeys.add(key);
       return isNew;
     }),
   );
@@ -45,7 +45,7 @@ export function KeyHelp(props: { keys: readonly KeyActs[]; onClose: () => void }
           checked={areKeysOn.value}
           onChange={(event) => switchKeys(event.currentTarget.checked)}
         />
-        Single keys work outside of fields. None of them approves, stops or kills.
+        Use single keys outside of fields. None of them approves, stops or kills.
       </label>
     </Dialog>
   );

@@ -4,7 +4,7 @@ import { visibleText } from '../../model/untrusted-text.ts';
 
 const isSource = (label: string): boolean => /^(?:src|dir):/.test(label);
 
-/** `untrusted` and `secret` first: they are what decides. */
+/** Order of the chips. `secret` and `untrusted` come first, because rules depend on them. */
 const ORDER: Readonly<Record<string, number>> = { secret: 0, untrusted: 1 };
 const rank = (label: string): number => ORDER[label] ?? 2;
 
@@ -14,7 +14,7 @@ const Chip = ({ label }: { label: string }) => (
   </span>
 );
 
-/** `max` chips, the rest behind a count that opens them. */
+/** Shows `max` chips, and a button that shows the rest. */
 export function LabelChips(props: {
   taint: readonly string[];
   showSources?: boolean;
@@ -22,18 +22,18 @@ export function LabelChips(props: {
 }) {
   const { taint, showSources = false, max = 4 } = props;
   const [isOpen, setOpen] = useState(false);
-  const shown = taint
+  const visible = taint
     .filter((label) => showSources || !isSource(label))
     .toSorted((a, b) => rank(a) - rank(b));
-  const first = isOpen ? shown : shown.slice(0, max);
+  const first = isOpen ? visible : visible.slice(0, max);
   return (
     <span class="labels">
       {first.map((label) => (
         <Chip key={label} label={label} />
       ))}
-      {first.length < shown.length ? (
+      {first.length < visible.length ? (
         <button type="button" class="label" onClick={() => setOpen(true)}>
-          {shown.length - first.length} more
+          {visible.length - first.length} more
         </button>
       ) : null}
     </span>

@@ -31,7 +31,7 @@ function threadTitle(id: string, row: ListedRun | undefined): string {
   return `${name} · ${[state, troubleWords(row)].filter(Boolean).join(', ')}`;
 }
 
-/** `(2) nightly_incidents · waits for you, 2 denied · ops-reports`. */
+/** Sets the title, such as `(2) nightly_incidents · waits for you, 2 denied · ops-reports`. */
 export function usePageTitle(due: number): void {
   const [word = '', id = ''] = route.value.parts;
   const row = word === 't' ? list.value.rows.get(id) : undefined;
@@ -70,21 +70,21 @@ function createNews() {
 
 /** Announces at most once in 5 s. Changes in between are announced together. */
 export function Announcer() {
-  const [said, setSaid] = useState('');
+  const [announcement, setAnnouncement] = useState('');
   useEffect(() => {
     const news = createNews();
     let waits: string[] = [];
     let timer: ReturnType<typeof setTimeout> | undefined;
-    const speak = () => {
+    const announce = () => {
       timer = undefined;
       if (waits.length === 0) return;
-      setSaid(waits.length > 3 ? `${waits.length} threads changed` : waits.join(', '));
+      setAnnouncement(waits.length > 3 ? `${waits.length} changes` : waits.join(', '));
       waits = [];
-      timer = setTimeout(speak, EVERY_MS);
+      timer = setTimeout(announce, EVERY_MS);
     };
     const add = (lines: readonly string[]) => {
       waits.push(...lines);
-      if (timer === undefined) speak();
+      if (timer === undefined) announce();
     };
     const ends = [
       onRows((rows) => add(news.ofRows(rows))),
@@ -97,7 +97,7 @@ export function Announcer() {
   }, []);
   return (
     <div class="unseen" aria-live="polite">
-      {said}
+      {announcement}
     </div>
   );
 }

@@ -36,7 +36,7 @@ export function ErrorState(props: { error: PageFault; again?: () => void; comman
   );
 }
 
-/** Grey rows of the right height, after 150 ms, so that a fast answer does not flicker. */
+/** Shows grey rows of the right height after 150 ms, so that a fast answer does not flicker. */
 export function LoadingRows(props: { rows?: number; rowHeight?: number }) {
   const { rows = 6, rowHeight = 27 } = props;
   const [isShown, setShown] = useState(false);

@@ -49,7 +49,7 @@ export const statusIcon = (
     : toneIcon(statusTone(status, waitsForPerson));
 
 export const statusWord = (status: string, waitsForPerson = false): string =>
-  waitsForPerson ? 'waiting for you' : status.replaceAll('_', ' ');
+  waitsForPerson ? 'waits for you' : status.replaceAll('_', ' ');
 
 export function StatusPill(props: { status: string; waitsForPerson?: boolean } & Troubles) {
   const { status, waitsForPerson = false } = props;
@@ -65,7 +65,7 @@ export function StatusPill(props: { status: string; waitsForPerson?: boolean } &
   );
 }
 
-/** `2 denied, 1 failed`, or nothing. */
+/** Returns `2 denied, 1 failed`. Empty without such calls. */
 export const troubleWords = ({ denied = 0, failed = 0 }: Troubles): string =>
   [denied > 0 ? `${count(denied)} denied` : '', failed > 0 ? `${count(failed)} failed` : '']
     .filter(Boolean)

@@ -45,7 +45,7 @@ export function Table(props: {
   );
 }
 
-/** Names and values, those that are there. */
+/** List of names and values. A pair without a value is left out. */
 export const Facts = (props: {
   facts: readonly (readonly [name: string, value: ComponentChildren])[];
   class?: string;

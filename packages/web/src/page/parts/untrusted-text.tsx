@@ -34,15 +34,15 @@ export function ForeignText(props: {
 }) {
   const { text, author, labels = [] } = props;
   const bits = useMemo(() => foreignBits(text), [text]);
-  const shown = <Bits bits={bits} class={`foreign ${props.class ?? ''}`} />;
-  if (author === undefined) return shown;
+  const body = <Bits bits={bits} class={`foreign ${props.class ?? ''}`} />;
+  if (author === undefined) return body;
   return (
     <figure class="words">
       <figcaption>
         <span>{author}</span> <LabelChips taint={labels} />
-        <CopyButton text={text} label={`Copy what ${author} says`} />
+        <CopyButton text={text} label={`Copy text: ${author}`} />
       </figcaption>
-      {shown}
+      {body}
     </figure>
   );
 }
@@ -86,12 +86,12 @@ function Bit({ bit }: { bit: ForeignBit }) {
   if (kind === 'fold' || kind === 'run') return <Fold bit={bit} />;
   if (kind === 'host') {
     return (
-      <span class="sign host" title="this host is written with letters that are not ASCII">
+      <span class="sign host" title="host name with letters that are not ASCII">
         {text}
       </span>
     );
   }
-  const name = kind === 'ansi' ? 'a command to a terminal' : (NAMES[text] ?? 'a sign nobody sees');
+  const name = kind === 'ansi' ? 'terminal control sequence' : (NAMES[text] ?? 'hidden character');
   return (
     <span class={`sign ${kind}`} title={name}>
       {text}
@@ -99,7 +99,7 @@ function Bit({ bit }: { bit: ForeignBit }) {
   );
 }
 
-/** Opens in place and stays open. */
+/** A folded text. It opens in place and stays open. */
 function Fold({ bit }: { bit: ForeignBit }) {
   const [isOpen, setOpen] = useState(false);
   const inside = useMemo(() => (isOpen ? openedBits(bit) : []), [bit, isOpen]);

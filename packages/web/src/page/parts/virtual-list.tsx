@@ -11,7 +11,7 @@ interface VirtualListProps {
   readonly label: string;
   readonly count: number;
   readonly rowHeight: number;
-  /** The cells of a row; give each `role="gridcell"`. */
+  /** Returns the cells of a row. Each needs `role="gridcell"`. */
   row(index: number): ComponentChildren;
   keyOf(index: number): string;
   rowClass?(index: number): string;
@@ -21,7 +21,7 @@ interface VirtualListProps {
   /** Called by click (unless `onPick` exists), arrows, Home, End, PageUp and PageDown. */
   onSelect?(index: number): void;
   onOpen?(index: number): void;
-  /** By click on the row, but not on a link or a button in it, nor when text was selected. */
+  /** Called by a click on the row, except on a link or button in it, or while text is selected. */
   onPick?(index: number): void;
   /** Rows with a mark on the rail at the right. A click on it scrolls to the row. */
   readonly marks?: readonly { readonly index: number; readonly tone: Tone }[];
@@ -33,14 +33,14 @@ interface VirtualListProps {
   readonly class?: string;
 }
 
-/** Scroll position that makes row `index` visible. Minimal movement. */
+/** Returns the nearest scroll position at which the row `index` is visible. */
 function scrollFor(index: number, rowHeight: number, top: number, height: number): number {
   const start = index * rowHeight;
   if (start < top) return start;
   return start + rowHeight > top + height ? start + rowHeight - height : top;
 }
 
-/** Index of the first row that is fully visible, for keys that other views handle. */
+/** Returns the index of the first fully visible row, for keys that other views handle. */
 export function firstInSight(list: string): number {
   const box = document.querySelector(`.scroller[aria-label="${list}"]`);
   if (!box) return 0;
@@ -64,7 +64,7 @@ const MOVES: Readonly<Record<string, (at: number, page: number, last: number) =>
 function useWindow({ count, rowHeight, follow, onFollow, onEnd }: VirtualListProps) {
   const box = useRef<HTMLDivElement>(null);
   const [view, setView] = useState({ top: 0, height: 600 });
-  const wanted = useRef(-1);
+  const followTop = useRef(-1);
   useLayoutEffect(() => {
     const element = box.current;
     if (!element) return undefined;
@@ -78,13 +78,13 @@ function useWindow({ count, rowHeight, follow, onFollow, onEnd }: VirtualListPro
     const element = box.current;
     if (!follow || !element) return;
     element.scrollTop = element.scrollHeight;
-    wanted.current = element.scrollTop;
+    followTop.current = element.scrollTop;
   }, [follow, count, view.height]);
   const onScroll = () => {
     const element = box.current;
     if (!element) return;
     const { scrollTop: top } = element;
-    if (follow && top < wanted.current - rowHeight) onFollow?.(false);
+    if (follow && top < followTop.current - rowHeight) onFollow?.(false);
     // Renders only after a scroll by whole rows, and never forces a layout.
     const whole = Math.floor(top / rowHeight) * rowHeight;
     setView((last) => (last.top === whole ? last : { ...last, top: whole }));

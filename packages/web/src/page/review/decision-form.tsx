@@ -26,7 +26,7 @@ import {
 const CALM_MS = 800;
 
 /** False for a moment after `shown` has changed or the window got the focus. */
-function useCalm(shown: string): boolean {
+function useCalm(content: string): boolean {
   const [isCalm, setCalm] = useState(false);
   useEffect(() => {
     let timer: ReturnType<typeof setTimeout>;
@@ -43,7 +43,7 @@ function useCalm(shown: string): boolean {
       removeEventListener('focus', begin);
       document.removeEventListener('visibilitychange', begin);
     };
-  }, [shown]);
+  }, [content]);
   return isCalm;
 }
 
@@ -99,7 +99,7 @@ function Field(props: {
   );
 }
 
-/** Argument, value and scope of the approval. */
+/** Lists each argument whose value the approval trusts. */
 function NamedValue({ review }: { review: ApprovalReview }) {
   const { named = [], arguments: all } = review;
   return (
@@ -109,8 +109,8 @@ function NamedValue({ review }: { review: ApprovalReview }) {
         .map(({ name, text, role }) => (
           <li key={name}>
             <ForeignText text={name} class="mono" /> ={' '}
-            <ForeignText text={text.slice(0, 200)} class="mono" /> counts as named by you, for every{' '}
-            {role ?? 'argument'} of this kind, in this thread and below it.
+            <ForeignText text={text.slice(0, 200)} class="mono" /> is trusted like a value from you,
+            for every {role ?? 'argument'} of this kind, in this thread and its descendants.
           </li>
         ))}
     </ul>
@@ -124,7 +124,7 @@ function Choices(props: { review: ApprovalReview; draft: DecisionDraft; change: 
   const once =
     approval.kind === 'limit' && limit
       ? `Raise ${limitName(limit.name)} to ${limitValue(limit.name, limit.asked)}`
-      : 'Once: exactly this, one time';
+      : 'Once: this request only';
   return (
     <fieldset class="choices">
       <legend>Approve</legend>
@@ -145,7 +145,7 @@ function Choices(props: { review: ApprovalReview; draft: DecisionDraft; change: 
             <div class="fields">
               {isOfValues(review) ? (
                 <Field
-                  label="paths or addresses, for this tool, in this thread and below it"
+                  label="paths or addresses, for this tool, in this thread and its descendants"
                   value={draft.glob}
                   onInput={(glob) => change({ glob })}
                 />
@@ -158,10 +158,10 @@ function Choices(props: { review: ApprovalReview; draft: DecisionDraft; change: 
                 onInput={(uses) => change({ uses })}
               />
               <Field
-                label="for, minutes"
+                label="minutes"
                 isNumber
                 value={draft.minutes}
-                hint="no end"
+                hint="no limit"
                 onInput={(minutes) => change({ minutes })}
               />
             </div>
@@ -182,7 +182,7 @@ function Beyond({ draft, change }: { draft: DecisionDraft; change: ChangeDraft }
           checked={draft.isBeyond}
           onChange={(event) => change({ isBeyond: event.currentTarget.checked, isSure: false })}
         />
-        Give more than the directive declares
+        Approve a right that the directive does not declare
       </label>
       {draft.isBeyond ? (
         <label class="check">
@@ -191,24 +191,24 @@ function Beyond({ draft, change }: { draft: DecisionDraft; change: ChangeDraft }
             checked={draft.isSure}
             onChange={(event) => change({ isSure: event.currentTarget.checked })}
           />
-          I have read the right above; whoever signed the directive did not ask for it
+          I have read the right above; the signed directive does not declare it
         </label>
       ) : null}
     </div>
   );
 }
 
-const GIVEN_AWAY: Readonly<Record<string, string>> = {
-  conflict: 'Nothing was given: it changed or was decided elsewhere.',
-  expired: 'Nothing was given: it has expired.',
-  approval_expired: 'Nothing was given: it has expired.',
-  unreachable: 'It is not known whether this arrived. Look at its state before you try again.',
+const FAILURES: Readonly<Record<string, string>> = {
+  conflict: 'Not decided: the request changed or was decided elsewhere.',
+  expired: 'Not decided: the request has expired.',
+  approval_expired: 'Not decided: the request has expired.',
+  unreachable: 'No answer from the server. Check the state of the request before you try again.',
 };
 
 function Fault({ fault, command }: { fault: PageFault; command: string }) {
   return (
     <div class="refused-act stack">
-      <b>{GIVEN_AWAY[fault.code] ?? 'Nothing was given.'}</b>
+      <b>{FAILURES[fault.code] ?? 'Not decided.'}</b>
       <ErrorState error={fault} command={command} />
     </div>
   );
@@ -217,7 +217,7 @@ function Fault({ fault, command }: { fault: PageFault; command: string }) {
 function Answer({ draft, change }: { draft: DecisionDraft; change: ChangeDraft }) {
   return (
     <label class="field wide">
-      <span>Your answer, framed as yours</span>
+      <span>Your answer</span>
       <textarea
         rows={3}
         value={draft.answer}
@@ -228,8 +228,8 @@ function Answer({ draft, change }: { draft: DecisionDraft; change: ChangeDraft }
 }
 
 /**
- * The keys of a review. `a`, `v` and `s` choose an answer and put the focus on its button, `d` on Deny;
- * `Enter` there decides. Returns the place of the buttons.
+ * Registers the keys of a review. `a`, `v` and `s` choose an answer and focus its button, `d` focuses
+ * Deny. `Enter` on a button decides. Returns the ref of the element with the buttons.
  */
 function useDecisionKeys(review: ApprovalReview, change: ChangeDraft, command: string) {
   const foot = useRef<HTMLDivElement>(null);
@@ -245,23 +245,23 @@ function useDecisionKeys(review: ApprovalReview, change: ChangeDraft, command: s
           },
         }
       : undefined;
-  const chosen = {
-    a: choosing('once', 'approve once: go to the button'),
-    v: choosing('value', 'approve for this value: go to the button'),
-    s: choosing('scope', 'approve for a scope: go to the button'),
+  const actions = {
+    a: choosing('once', 'select: approve once'),
+    v: choosing('value', 'select: approve for this value'),
+    s: choosing('scope', 'select: approve for a scope'),
   };
   useKeys({
     ...Object.fromEntries(
-      Object.entries(chosen).flatMap(([key, act]) => (act ? [[key, act]] : [])),
+      Object.entries(actions).flatMap(([key, act]) => (act ? [[key, act]] : [])),
     ),
-    d: { says: 'deny: go to the button', run: () => focusOn('deny') },
+    d: { says: 'select: deny', run: () => focusOn('deny') },
     c: { says: 'copy the command', run: () => void copyText(command) },
     y: { says: 'copy the id', run: () => void copyText(review.approval.id) },
   });
   return foot;
 }
 
-/** Number of folded arguments in `closed`; refusal of the last attempt in `fault`. */
+/** `closed`: number of folded arguments. `fault`: error of the last attempt. */
 export function DecisionForm(props: {
   review: ApprovalReview;
   closed: number;
@@ -306,7 +306,7 @@ export function DecisionForm(props: {
           <Choices review={review} draft={draft} change={change} />
         )}
         {grant?.beyond ? <Beyond draft={draft} change={change} /> : null}
-        <Field label="why, for the record" value={draft.why} onInput={(why) => change({ why })} />
+        <Field label="reason (optional)" value={draft.why} onInput={(why) => change({ why })} />
         {fault ? <Fault fault={fault} command={command} /> : null}
       </div>
       <div class="decide-foot flex" ref={foot}>
@@ -335,7 +335,7 @@ export function DecisionForm(props: {
         />
       </div>
       <div class="decide-hand small flex faint">
-        by hand <Command text={command} keyName="c" />
+        in a terminal <Command text={command} keyName="c" />
       </div>
     </section>
   );

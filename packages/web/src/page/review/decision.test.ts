@@ -45,7 +45,7 @@ test('role, connection, expiry and state are in the way of every decision', () =
     expect(blockersOf(review(), draft, { ...FREE, ...part })).toHaveLength(1);
   }
   const decided = review({ approval: { ...review().approval, state: 'denied' } });
-  expect(blockersOf(decided, draft, FREE)).toEqual(['It is denied already.']);
+  expect(blockersOf(decided, draft, FREE)).toEqual(['The request is already denied.']);
 });
 
 test('what goes beyond the directive needs two confirmations', () => {
@@ -104,7 +104,7 @@ test('the scope that is proposed is around the value: its folder, its host, its 
 test('a call is approved for a scope only when it is said which', () => {
   const scoped = review({ choices: ['once', 'value', 'scope', 'deny'] });
   const draft = { ...firstDraft(scoped), word: 'scope' as const };
-  expect(blockersOf(scoped, draft, FREE)).toEqual(['Say which paths or addresses.']);
+  expect(blockersOf(scoped, draft, FREE)).toEqual(['Enter paths or addresses.']);
   const said = { ...draft, glob: 'reports/**', uses: '2' };
   expect(blockersOf(scoped, said, FREE)).toEqual([]);
   expect(requestOf(scoped, said)).toMatchObject({ decision: 'scope', glob: 'reports/**', uses: 2 });

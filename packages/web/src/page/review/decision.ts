@@ -1,4 +1,4 @@
-// Draft of a decision: the problem that prevents sending it, and the equivalent command. Pure. The
+// Draft of a decision: the problems that prevent sending it, and the equivalent command. Pure. The
 // form renders it; the server checks it again.
 import type {
   ApprovalReview,
@@ -37,7 +37,7 @@ export function firstDraft(review: ApprovalReview): DecisionDraft {
   return { word, glob, uses, minutes: '', isBeyond: false, isSure: false, why: '', answer: '' };
 }
 
-/** A call is approved for a scope of its values, a right for some time. */
+/** True if a scope is about values of a call. A right is approved for some time instead. */
 export const isOfValues = ({ approval, grant }: ApprovalReview): boolean =>
   approval.kind === 'call' && grant === undefined;
 
@@ -69,28 +69,28 @@ interface Around {
 /** Reasons that prevent sending, in the order in which a person can resolve them. */
 export function blockersOf(review: ApprovalReview, draft: DecisionDraft, around: Around): string[] {
   const { approval, grant } = review;
-  const said: string[] = [];
-  if (approval.state !== 'pending') return [`It is ${approval.state} already.`];
+  const blockers: string[] = [];
+  if (approval.state !== 'pending') return [`The request is already ${approval.state}.`];
   if (approval.expires !== undefined && approval.expires <= around.now) return ['It has expired.'];
-  if (!around.mayApprove) said.push('Your session may look, not approve.');
-  if (!around.isLive) said.push('Not connected: what is shown may be out of date.');
-  if (draft.word === 'deny') return said;
+  if (!around.mayApprove) blockers.push('Your session cannot decide; role `approve` is required.');
+  if (!around.isLive) blockers.push('Not connected: the data can be out of date.');
+  if (draft.word === 'deny') return blockers;
   const { closed } = around;
-  if (closed === 1) said.push('Open the folded argument first.');
-  if (closed > 1) said.push(`Open the ${closed} folded arguments first.`);
+  if (closed === 1) blockers.push('Open the folded argument first.');
+  if (closed > 1) blockers.push(`Open the ${closed} folded arguments first.`);
   if (draft.word === 'scope') {
     const isCall = isOfValues(review);
-    if (isCall && draft.glob.trim() === '') said.push('Say which paths or addresses.');
+    if (isCall && draft.glob.trim() === '') blockers.push('Enter paths or addresses.');
     const isOpen = isCall && draft.uses.trim() === '';
-    if (!isOpen && wholeNumber(draft.uses) === undefined) said.push('Say how many uses.');
+    if (!isOpen && wholeNumber(draft.uses) === undefined) blockers.push('Enter a number of uses.');
     const isTimed = draft.minutes.trim() === '' || wholeNumber(draft.minutes) !== undefined;
-    if (!isTimed) said.push('Say for how many minutes, or leave it empty.');
+    if (!isTimed) blockers.push('Enter a number of minutes, or leave the field empty.');
   }
-  if (draft.word === 'answer' && draft.answer.trim() === '') said.push('Write an answer.');
+  if (draft.word === 'answer' && draft.answer.trim() === '') blockers.push('Write an answer.');
   if (grant?.beyond && !(draft.isBeyond && draft.isSure)) {
-    said.push('It goes beyond the directive: confirm that first.');
+    blockers.push('The right goes beyond the directive: confirm this first.');
   }
-  return said;
+  return blockers;
 }
 
 /** Builds the request. It contains the digest of the review, so that no other content can be decided. */

@@ -1,4 +1,4 @@
-// Review of one approval: first facts of the runtime, then the reason, the provenance of its
+// Review of one approval request: first facts of the runtime, then the reason, the provenance of its
 // values, and the rights and cost of the thread. The text of the model is last, in a frame.
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type {
@@ -33,7 +33,7 @@ import { type LoadPiece, ReviewedArguments } from './reviewed-arguments.tsx';
 
 const KINDS = { call: 'call', capability: 'right', limit: 'limit', question: 'question' } as const;
 export const kindWord = (kind: keyof typeof KINDS): string => KINDS[kind];
-/** An approval that the thread has used is still shown as approved. */
+/** Word for the state of a request. The review shows a used approval as approved. */
 export const stateWord = (state: ListedApproval['state']): string =>
   state === 'used' ? 'approved' : state;
 
@@ -58,7 +58,7 @@ function ReviewFacts({ review }: { review: ApprovalReview }) {
             </Link>
           ),
         ],
-        ['asked', <span title={dayTime(asked)}>{ago(now.value - asked)}</span>],
+        ['requested', <span title={dayTime(asked)}>{ago(now.value - asked)}</span>],
       ]}
     />
   );
@@ -67,7 +67,7 @@ function ReviewFacts({ review }: { review: ApprovalReview }) {
 function Grant({ grant }: { grant: NonNullable<ApprovalReview['grant']> }) {
   return (
     <div class="sect">
-      <h2>The right that is asked for</h2>
+      <h2>Requested right</h2>
       <p>
         <ForeignText text={grant.name} class="mono" />
       </p>
@@ -75,10 +75,10 @@ function Grant({ grant }: { grant: NonNullable<ApprovalReview['grant']> }) {
       <ForeignText text={grant.line} class="mono block" />
       {grant.beyond ? (
         <p class="bad strong">
-          <Icon name="warn" /> It goes beyond what the directive declares.
+          <Icon name="warn" /> The right goes beyond what the directive declares.
         </p>
       ) : (
-        <p class="dim">The directive declares it.</p>
+        <p class="dim">The directive declares this right.</p>
       )}
     </div>
   );
@@ -88,7 +88,7 @@ function Grant({ grant }: { grant: NonNullable<ApprovalReview['grant']> }) {
 function Tainted({ tainted }: { tainted: NonNullable<ApprovalReview['tainted']> }) {
   return (
     <div class="sect">
-      <h2>Strangers had a hand in</h2>
+      <h2>Arguments with untrusted sources</h2>
       {tainted.map(({ name, labels, from, place, excerpt }) => (
         <div key={name}>
           <p>
@@ -96,7 +96,7 @@ function Tainted({ tainted }: { tainted: NonNullable<ApprovalReview['tainted']> 
             <span class="dim">
               {place === undefined ? null : (
                 <>
-                  stands in <ForeignText text={place} />,{' '}
+                  found in <ForeignText text={place} />,{' '}
                 </>
               )}
               from <ForeignText text={from.join(', ')} class="mono" />
@@ -112,8 +112,8 @@ function Tainted({ tainted }: { tainted: NonNullable<ApprovalReview['tainted']> 
 function Before({ before }: { before: NonNullable<ApprovalReview['before']> }) {
   return (
     <div class="sect">
-      <h2>What this directive did before</h2>
-      {before.length === 0 ? <p class="dim">It has never called this tool.</p> : null}
+      <h2>Earlier calls of this directive</h2>
+      {before.length === 0 ? <p class="dim">The directive has never called this tool.</p> : null}
       <ul class="named">
         {before.map(({ at, thread, same, came_to: end }) => (
           <li key={`${thread} ${at}`}>
@@ -135,16 +135,16 @@ function LimitAsked({ limit }: { limit: NonNullable<ApprovalReview['limit']> }) 
   const most = `${ceiling === undefined ? 'none' : value(ceiling)}${from === undefined ? '' : ` (${limitOrigin(from)})`}`;
   return (
     <div class="sect">
-      <h2>The limit that is asked for</h2>
+      <h2>Requested limit</h2>
       <Table
         class="plain"
-        columns={[['limit'], ['now'], ['asked'], ['ceiling']]}
+        columns={[['limit'], ['now'], ['requested'], ['ceiling']]}
         rows={[
           { key: name, cells: [limitName(name), value(current), <b>{value(asked)}</b>, most] },
         ]}
       />
       {ceiling !== undefined && asked > ceiling ? (
-        <p class="bad">More than the ceiling allows: it would be refused.</p>
+        <p class="bad">The request exceeds the ceiling and would be refused.</p>
       ) : null}
     </div>
   );
@@ -179,7 +179,7 @@ const Ladder = ({ gates }: { gates: readonly Gate[] }) => (
   </ol>
 );
 
-/** The reason of a guard is a fact. The reason of another kind comes from the requester. */
+/** True if the reason comes from a guard, which is a fact. Other reasons come from the requester. */
 const isGuards = ({ approval }: ApprovalReview): boolean => approval.kind === 'call';
 
 function Asked({ review }: { review: ApprovalReview }) {
@@ -188,10 +188,10 @@ function Asked({ review }: { review: ApprovalReview }) {
   if (approval.rule === undefined && because === undefined) return null;
   return (
     <div class="sect">
-      <h2>Why it is asked</h2>
+      <h2>Reason for the request</h2>
       {approval.rule === undefined ? null : (
         <p>
-          Asked by <ForeignText text={approval.rule} class="mono" />
+          Required by <ForeignText text={approval.rule} class="mono" />
         </p>
       )}
       {because === undefined ? null : <ForeignText text={because} />}
@@ -207,7 +207,7 @@ function Behind({ review }: { review: ApprovalReview }) {
     <div class="behind">
       <div class="sect">
         <h2>
-          Rights it has <small>{rights.length}</small>
+          Rights of the thread <small>{rights.length}</small>
         </h2>
         <ul class="rights all">
           {rights.map(({ name, state, uses }, index) => (
@@ -257,7 +257,7 @@ function Decided({ review }: { review: ApprovalReview }) {
           </>
         )}{' '}
         {decided === undefined ? null : <Time at={decided} form="clock" />}
-        {state === 'used' ? <span class="dim"> · used, no use left</span> : null}
+        {state === 'used' ? <span class="dim"> · used, no uses left</span> : null}
         {state === 'approved' ? (
           <span class="dim">
             {' '}
@@ -265,7 +265,7 @@ function Decided({ review }: { review: ApprovalReview }) {
             {expires === undefined ? '' : ` · ${expiryWords(expires, now.value)}`}
           </span>
         ) : null}
-        {why === undefined || why === '' ? null : <ForeignText text={why} author="why" />}
+        {why === undefined || why === '' ? null : <ForeignText text={why} author="Reason" />}
       </div>
     </section>
   );
@@ -299,7 +299,7 @@ function Review(props: {
         <ReviewFacts review={review} />
         {diff === undefined || diff === '' ? null : (
           <div class="sect">
-            <h2>What would change</h2>
+            <h2>Proposed change</h2>
             <ForeignText text={diff} class="mono" />
           </div>
         )}
@@ -317,13 +317,13 @@ function Review(props: {
         {limit ? <LimitAsked limit={limit} /> : null}
         {gates.length > 0 ? (
           <div class="sect">
-            <h2>What was checked before</h2>
+            <h2>Checks so far</h2>
             <Ladder gates={gates} />
           </div>
         ) : null}
         {provenance ? (
           <div class="sect">
-            <h2>Where it came from</h2>
+            <h2>Provenance</h2>
             <ProvenanceGraph provenance={provenance} onSelect={select} />
           </div>
         ) : null}
@@ -332,9 +332,7 @@ function Review(props: {
           <ForeignText
             text={because}
             author={
-              review.turn === undefined
-                ? 'Whoever asks gives as the reason'
-                : 'The model gives as the reason'
+              review.turn === undefined ? 'Reason from the requester' : 'Reason from the model'
             }
           />
         )}
@@ -349,14 +347,14 @@ function Review(props: {
 /** Reloads an open review when the list has a newer state. Returns true if its content changed. */
 function useFresh(review: ApprovalReview | undefined, again: () => void): boolean {
   const first = useRef<string>(undefined);
-  const shown = review?.approval;
-  const row = [...pending.value, ...decided.value].find(({ id }) => id === shown?.id);
+  const current = review?.approval;
+  const row = [...pending.value, ...decided.value].find(({ id }) => id === current?.id);
   const sum = (one: ListedApproval | undefined) => `${one?.digest} ${one?.state} ${one?.uses}`;
   useEffect(() => {
-    if (row && sum(row) !== sum(shown)) again();
+    if (row && sum(row) !== sum(current)) again();
   }, [sum(row)]);
-  first.current ??= shown?.digest;
-  return shown !== undefined && first.current !== shown.digest;
+  first.current ??= current?.digest;
+  return current !== undefined && first.current !== current.digest;
 }
 
 /** `onDecided` is called once, after a decision from this pane was accepted. */
@@ -365,13 +363,13 @@ export function ReviewPane({ id, onDecided }: { id: string; onDecided?: () => vo
   const review = answer?.ok ? answer.output : undefined;
   const hasChanged = useFresh(review, again);
   const [fault, setFault] = useState<PageFault>();
-  const onDone = (found: PageFault | undefined) => {
-    setFault(found);
-    if (found === undefined && onDecided) onDecided();
+  const onDone = (problem: PageFault | undefined) => {
+    setFault(problem);
+    if (problem === undefined && onDecided) onDecided();
     again();
   };
   const pane = useRef<HTMLElement>(null);
-  // The keys of a review act on the one in focus. A person who types or tabs elsewhere keeps the focus.
+  // Keys act on the focused review. The focus of a person who types or tabs elsewhere does not move.
   useEffect(() => {
     const { activeElement } = document;
     if (activeElement === null || activeElement === document.body) pane.current?.focus();
@@ -387,7 +385,7 @@ export function ReviewPane({ id, onDecided }: { id: string; onDecided?: () => vo
           <>
             <Icon name="ask" class={approval.state === 'pending' ? 'you' : 'faint'} />
             <h1 class="cut">
-              /* Text of a model must not become a heading of the page. */
+              {/* Text of a model must not become a heading of the page. */}
               {approval.kind === 'question' ? (
                 <>{approval.directive ?? 'a thread'} asks</>
               ) : (
@@ -409,7 +407,7 @@ export function ReviewPane({ id, onDecided }: { id: string; onDecided?: () => vo
       {answer && !answer.ok ? <ErrorState error={answer.error} again={again} /> : null}
       {hasChanged && approval?.state === 'pending' ? (
         <p class="changed" role="status">
-          <Icon name="warn" /> This changed while it was open. Read it again.
+          <Icon name="warn" /> The request has changed. Read it again.
         </p>
       ) : null}
       {review ? (

@@ -1,5 +1,5 @@
-// Arguments exactly as they would be sent, as text, each with its labels and its origin. Long ones
-// are folded. `onOpened` reports how many are still folded.
+// Arguments exactly as the call sends them, as text, each with its labels and its origin. Long ones
+// are folded. `onOpened` reports the number of folded ones.
 import { useEffect, useState } from 'preact/hooks';
 import type { ArgumentView, LongText } from '../../model/api.ts';
 import { bytes, count } from '../../model/format.ts';
@@ -10,7 +10,7 @@ import { ErrorState } from '../parts/states.tsx';
 import { ForeignText } from '../parts/untrusted-text.tsx';
 import { isFolded } from './decision.ts';
 
-/** Gives the piece of an argument at an offset. */
+/** Returns the piece of an argument at an offset. */
 export type LoadPiece = (name: string, offset: number) => Promise<PageAnswer<LongText>>;
 
 const HEAD = 160;
@@ -21,7 +21,7 @@ async function wholeText(
   load: LoadPiece | undefined,
 ): Promise<PageAnswer<string>> {
   if (!argument.is_cut) return { ok: true, output: argument.text };
-  const missing = 'the rest of it cannot be read here; `km approvals ls` shows it';
+  const missing = 'the rest of the argument cannot be read here; run `km approvals ls`';
   if (!load) return { ok: false, error: { code: 'unavailable', detail: { message: missing } } };
   const parts: string[] = [];
   let next: number | undefined = 0;
@@ -40,7 +40,7 @@ async function wholeText(
 const [LONG_LINE, LONG_TEXT] = [2000, 50_000];
 const TAIL = 400;
 
-/** A long value shows its end too, so that its length cannot hide the end. */
+/** Shows a value, and the end of a long one again, so that its length cannot hide the end. */
 function OpenedValue({ text }: { text: string }) {
   const isLong =
     text.length > LONG_TEXT || text.split('\n').some((line) => line.length > LONG_LINE);
@@ -50,7 +50,7 @@ function OpenedValue({ text }: { text: string }) {
       {isLong ? (
         <>
           <p class="you">
-            Not all of it is in sight. It has {count(text.length)} characters and ends with:
+            Only a part is visible. The value has {count(text.length)} characters and ends with:
           </p>
           <ForeignText text={text.slice(-TAIL)} class="mono" />
         </>
@@ -84,7 +84,7 @@ function FoldedValue(props: {
       <span class="faint"> …</span>
       <p>
         <Button
-          text={isBusy ? 'Reading…' : `Open all of it (${bytes(argument.bytes)})`}
+          text={isBusy ? 'Reading…' : `Open the whole argument (${bytes(argument.bytes)})`}
           disabled={isBusy}
           aria-expanded="false"
           onClick={() => void open()}

@@ -1,4 +1,4 @@
-// State of approvals: the pending ones, and those decided while this page was open.
+// State of approval requests: the pending ones, and those that were decided while the page is open.
 import { signal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
 import type { ApprovalList, ListedApproval, StreamFrame } from '../../model/api.ts';
@@ -7,7 +7,7 @@ import { listen } from '../connection.ts';
 import { createSnapshot } from './snapshot.ts';
 
 export const pending = signal<readonly ListedApproval[]>([]);
-/** Decided, used up or expired since the page was opened, the latest first. */
+/** Requests that were decided, used up or expired since the page was opened. Latest first. */
 export const decided = signal<readonly ListedApproval[]>([]);
 const fault = signal<PageFault | undefined>(undefined);
 const isLoaded = signal(false);
@@ -19,7 +19,7 @@ const snapshot = createSnapshot(takeFrame);
 type ApprovalReader = (approvals: readonly ListedApproval[]) => void;
 const readers = new Set<ApprovalReader>();
 
-/** Subscribes to changed approvals. Returns the function that ends it. */
+/** Subscribes to changed approval requests. Returns the function that ends the subscription. */
 export function onApprovals(reader: ApprovalReader): () => void {
   readers.add(reader);
   return () => void readers.delete(reader);
@@ -44,23 +44,23 @@ function takeFrame(frame: Exclude<StreamFrame, { kind: 'reset' }>): void {
   if (frame.kind !== 'batch' || !frame.approvals) return;
   // A failed read after a reset is repeated here.
   if (fault.peek() && !snapshot.isReading()) void load();
-  const waits = new Map(pending.peek().map((one) => [one.id, one]));
-  const done = new Map(decided.peek().map((one) => [one.id, one]));
+  const pendingById = new Map(pending.peek().map((one) => [one.id, one]));
+  const decidedById = new Map(decided.peek().map((one) => [one.id, one]));
   for (const one of frame.approvals) {
-    if (one.state === 'pending') waits.set(one.id, one);
+    if (one.state === 'pending') pendingById.set(one.id, one);
     else {
-      waits.delete(one.id);
-      done.set(one.id, one);
+      pendingById.delete(one.id);
+      decidedById.set(one.id, one);
     }
   }
-  pending.value = [...waits.values()].toSorted((a, b) => a.asked - b.asked);
-  decided.value = [...done.values()]
+  pending.value = [...pendingById.values()].toSorted((a, b) => a.asked - b.asked);
+  decided.value = [...decidedById.values()]
     .toSorted((a, b) => (b.decided ?? b.expires ?? 0) - (a.decided ?? a.expires ?? 0))
     .slice(0, KEPT);
   for (const reader of readers) reader(frame.approvals);
 }
 
-/** Pending and decided approvals, kept up to date while the page is open. */
+/** Returns pending and decided approval requests, up to date while the page is open. */
 export function useApprovals(): {
   readonly pending: readonly ListedApproval[];
   readonly decided: readonly ListedApproval[];

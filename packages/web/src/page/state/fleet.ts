@@ -1,5 +1,5 @@
-// State of the fleet: one snapshot, then changes from the stream. Without a fleet store nothing is
-// requested.
+// State of the fleet: one snapshot, then changes from the stream. Without a fleet store the page
+// requests nothing.
 import { computed, signal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
 import type { FleetState, FleetView, StreamFrame } from '../../model/api.ts';
@@ -12,15 +12,15 @@ import { createSnapshot } from './snapshot.ts';
 
 interface FleetNow {
   readonly state?: FleetState;
-  /** When `state` came, by the clock of the browser. */
+  /** Arrival time of `state`, by the clock of the browser. */
   readonly at: number;
   readonly error?: PageFault;
 }
 
-const seen = signal<FleetNow>({ at: 0 });
+const latest = signal<FleetNow>({ at: 0 });
 /** Keys of queues without a worker. */
 export const unserved = computed<ReadonlySet<string>>(() => {
-  const { state } = seen.value;
+  const { state } = latest.value;
   return state ? unservedQueues(state) : new Set<string>();
 });
 
@@ -32,11 +32,11 @@ const load = (): Promise<void> => snapshot.read((signal) => get<FleetView>('flee
 
 function show(answer: PageAnswer<FleetView>): void {
   if (!answer.ok) {
-    seen.value = { ...seen.peek(), error: answer.error };
+    latest.value = { ...latest.peek(), error: answer.error };
     return;
   }
   const { fleet, position } = answer.output;
-  seen.value = { ...(fleet ? { state: fleet } : {}), at: Date.now() };
+  latest.value = { ...(fleet ? { state: fleet } : {}), at: Date.now() };
   if (isListening || !fleet) return;
   isListening = true;
   listen('fleet', position, { take: snapshot.take, reset: () => void load() });
@@ -44,10 +44,10 @@ function show(answer: PageAnswer<FleetView>): void {
 
 function takeFrame(frame: Exclude<StreamFrame, { kind: 'reset' }>): void {
   if (frame.kind !== 'batch' || !frame.fleet) return;
-  seen.value = { state: frame.fleet, at: Date.now() };
+  latest.value = { state: frame.fleet, at: Date.now() };
 }
 
-/** Keeps `unserved` up to date. A store that did not answer, or holds nothing yet, is asked again. */
+/** Keeps `unserved` up to date. It repeats the request until the store returns a fleet. */
 export function useFleetFeed(): void {
   const isShared = me.value?.fleet === true;
   useEffect(() => {
@@ -61,10 +61,10 @@ export function useFleetFeed(): void {
   }, [isShared]);
 }
 
-/** `clock`: the time of the store now, as far as this machine can tell. */
+/** Returns the state of the fleet. `clock` estimates the current time of the store. */
 export function useFleet(): FleetNow & { readonly clock: number; again(): void } {
   useFleetFeed();
-  const { state, at } = seen.value;
+  const { state, at } = latest.value;
   const clock = state === undefined ? now.value : state.now + Math.max(0, now.value - at);
-  return { ...seen.value, clock, again: () => void load() };
+  return { ...latest.value, clock, again: () => void load() };
 }

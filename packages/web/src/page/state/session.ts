@@ -4,12 +4,12 @@ import { signal } from '@preact/signals';
 import type { Me, WebRole } from '../../model/api.ts';
 import { get, isOver, keepKey, type PageAnswer, post, readKey } from '../api.ts';
 
-/** Absent until the server has said so. */
+/** Actor of this page. Undefined until the server has answered. */
 export const me = signal<Me | undefined>(undefined);
 
 const RANK: Readonly<Record<WebRole, number>> = { view: 0, steer: 1, approve: 2 };
 
-/** A role includes the rights of the roles before it. */
+/** True if the actor has this role or a higher one. */
 export const may = (role: WebRole): boolean =>
   me.value !== undefined && RANK[me.value.role] >= RANK[role];
 

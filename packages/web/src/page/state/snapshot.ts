@@ -10,7 +10,7 @@ export function createSnapshot<News>(take: (news: News) => void) {
       if (current) meanwhile.push(news);
       take(news);
     },
-    /** `use` is called with the answer, unless another read has begun. */
+    /** Calls `use` with the answer, unless a later read has started. */
     async read<Answer extends { readonly ok: boolean }>(
       ask: (signal: AbortSignal) => Promise<Answer>,
       use: (answer: Answer) => void,

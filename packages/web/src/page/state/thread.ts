@@ -21,9 +21,9 @@ import { onRows, useTotals } from './threads.ts';
 
 export interface FollowedThread {
   readonly view?: ThreadView;
-  /** By seq, without gaps; the beginning may be missing (see `isWhole`). */
+  /** In the order of `seq`, without gaps. The first events can be missing: see `isWhole`. */
   readonly events: readonly SlimEvent[];
-  /** Text of the current reply. Empty: there is none, or another process runs the thread. */
+  /** Text of the current reply. Empty: no reply, or another process runs the thread. */
   readonly text: string;
   readonly isWhole: boolean;
   readonly isLoading: boolean;
@@ -34,7 +34,7 @@ export interface FollowedThread {
 }
 
 const PAGE = 500;
-/** Number of events that are read without a request of the user. */
+/** Number of events that are read before the user asks for more. */
 const BY_ITSELF = 10_000;
 const TEXT_KEPT = 64 * 1024;
 /** Rights and actions change with events, so the view is read again, but not for every event. */
@@ -67,7 +67,7 @@ function createSignals() {
 }
 type ThreadSignals = ReturnType<typeof createSignals>;
 
-/** Reads the journal of a thread into its signals: on from the end, and back from the beginning. */
+/** Reads the journal of a thread into its signals: `on` reads later events, `back` earlier ones. */
 function createJournalReader(path: string, { events, fault }: ThreadSignals, stop: AbortSignal) {
   const read = (rest: string) => get<EventPage>(`${path}/events?${rest}&limit=${PAGE}`, stop);
   let isReadingOn = false;
@@ -79,7 +79,7 @@ function createJournalReader(path: string, { events, fault }: ThreadSignals, sto
     if (joined.hasGap) void on();
   }
 
-  /** Reads all events after the last known one, page by page. Without a known one it reads the newest page. */
+  /** Reads all events after the last one, page by page. Without any event it reads the newest page. */
   async function on(): Promise<void> {
     if (isReadingOn) return;
     isReadingOn = true;
@@ -110,7 +110,7 @@ function createJournalReader(path: string, { events, fault }: ThreadSignals, sto
   return { add, on, back };
 }
 
-/** Rows of the thread itself and of its children. */
+/** Replaces the rows of the thread and of its children in the view. */
 function withRows(before: ThreadView, id: string, rows: readonly ListedRun[]): ThreadView {
   const own = rows.find((row) => row.id === id);
   const below = rows.filter((row) => row.parent === id);
@@ -215,7 +215,7 @@ function createThreadState(id: string) {
   };
 }
 
-/** A thread as long as a view shows it. */
+/** Follows a thread while the view is mounted. */
 export function useThread(id: string): FollowedThread {
   useTotals();
   useApprovals();

@@ -14,7 +14,7 @@ export interface ThreadsFilter {
   readonly within?: string;
   readonly since?: string;
   readonly order?: string;
-  /** In the id or the directive. */
+  /** Search text. The server also searches titles, messages, inputs and outputs. */
   readonly q?: string;
   /** The value `yes` includes threads of hooks. */
   readonly hooks?: string;
@@ -41,11 +41,11 @@ export const list = signal<ThreadsState>({
 /** Totals of all threads, independent of the filter. */
 const totals = computed(() => list.value.totals);
 
-/** Readers of every changed row, independent of the filter. */
+/** Called with every changed row, independent of the filter. */
 type RowReader = (rows: readonly ListedRun[]) => void;
 const rowReaders = new Set<RowReader>();
 
-/** Subscribes to changed rows, listed or not. Returns the function that ends it. */
+/** Subscribes to changed rows, listed or not. Returns the function that ends the subscription. */
 export function onRows(reader: RowReader): () => void {
   rowReaders.add(reader);
   return () => void rowReaders.delete(reader);
@@ -55,14 +55,14 @@ let filter: ThreadsFilter = {};
 let isListening = false;
 const snapshot = createSnapshot(takeFrame);
 
-function wordsOf(wanted: ThreadsFilter): [string, string][] {
+function wordsOf(query: ThreadsFilter): [string, string][] {
   const words: [string, string][] = [];
-  for (const [name, value] of Object.entries(wanted)) if (value) words.push([name, String(value)]);
+  for (const [name, value] of Object.entries(query)) if (value) words.push([name, String(value)]);
   return words;
 }
 
-function pathFor(wanted: ThreadsFilter, cursor?: string): string {
-  const words = new URLSearchParams([...wordsOf(wanted), ['limit', String(PAGE)]]);
+function pathFor(query: ThreadsFilter, cursor?: string): string {
+  const words = new URLSearchParams([...wordsOf(query), ['limit', String(PAGE)]]);
   if (cursor !== undefined) words.set('cursor', cursor);
   return `threads?${words.toString()}`;
 }
@@ -84,9 +84,9 @@ function show(answer: PageAnswer<ThreadList>, isNew: boolean): void {
     return;
   }
   const { rows, totals: counted, directives, next_cursor, position } = answer.output;
-  const kept = isNew ? [] : before.rows;
+  const previous = isNew ? [] : before.rows;
   list.value = {
-    rows: new Map([...kept, ...rows.map((row) => [row.id, row] as const)]),
+    rows: new Map([...previous, ...rows.map((row) => [row.id, row] as const)]),
     totals: counted,
     directives,
     isLoading: false,
@@ -141,18 +141,18 @@ export function loadMore(): void {
 /** Reads the list again, for example after an error. */
 export const reloadThreads = (): void => void load(true);
 
-/** The list of threads that a view shows. */
-export function useThreads(wanted: ThreadsFilter): void {
-  const key = JSON.stringify(wordsOf(wanted));
+/** Loads the list of threads for a view and keeps it up to date. */
+export function useThreads(next: ThreadsFilter): void {
+  const key = JSON.stringify(wordsOf(next));
   useEffect(() => {
     const isSame = key === JSON.stringify(wordsOf(filter));
-    filter = wanted;
+    filter = next;
     if (!isSame) list.value = { ...list.peek(), rows: new Map() };
     if (!isSame || !isListening) void load(true);
   }, [key]);
 }
 
-/** For views without a list: totals are read once, and kept. */
+/** Returns the totals. A view without a list reads them once. */
 export function useTotals(): Totals {
   useEffect(() => {
     if (!isListening && !snapshot.isReading()) void load(true);

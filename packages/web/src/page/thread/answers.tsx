@@ -17,7 +17,7 @@ import { ForeignText } from '../parts/untrusted-text.tsx';
 import { StepChart } from './step-chart.tsx';
 
 const SHOWN_RIGHTS = 6;
-const SHOWN_DEEDS = 4;
+const SHOWN_EFFECTS = 4;
 
 /** Describes the use of a right in one or two words. */
 export function usesText({ state, uses, refused, left }: RightUse): [text: string, tone: string] {
@@ -41,15 +41,15 @@ export function RightsCard(props: { rights: readonly RightUse[]; onAll: () => vo
   const used = rights.filter(isUsed);
   const ordered = [...used, ...rights.filter((right) => !isUsed(right))];
   const isMore = rights.length > SHOWN_RIGHTS;
-  const shown = ordered.slice(0, isMore ? SHOWN_RIGHTS - 1 : SHOWN_RIGHTS);
+  const visible = ordered.slice(0, isMore ? SHOWN_RIGHTS - 1 : SHOWN_RIGHTS);
   return (
-    <section class="card" aria-label="May do">
+    <section class="card" aria-label="Rights">
       <h2>
-        May do{' '}
+        Rights{' '}
         <small class="wide">
           {counted(rights.length, 'right')}, {count(used.length)} used
         </small>
-        <Opens text="All rights" onOpen={onAll} />
+        <Opens text="Show all rights" onOpen={onAll} />
       </h2>
       <div class="sums phone">
         <div>
@@ -60,7 +60,7 @@ export function RightsCard(props: { rights: readonly RightUse[]; onAll: () => vo
         </div>
       </div>
       <ul class="rights">
-        {shown.map((right) => {
+        {visible.map((right) => {
           const [text, tone] = usesText(right);
           const [name, of] = rightWords(right);
           return (
@@ -76,7 +76,7 @@ export function RightsCard(props: { rights: readonly RightUse[]; onAll: () => vo
         {rights.length < SHOWN_RIGHTS ? (
           <li class="faint">everything else is refused</li>
         ) : isMore ? (
-          <li class="faint">and {count(rights.length - shown.length)} more</li>
+          <li class="faint">and {count(rights.length - visible.length)} more</li>
         ) : null}
       </ul>
     </section>
@@ -90,12 +90,12 @@ const VERB_ICONS: Readonly<Record<EffectKind, IconName>> = {
   started: 'child',
 };
 
-function deedNote({ verb, times, bytes: size, open, unknown }: EffectTarget): string {
+function effectNote({ verb, times, bytes: size, open, unknown }: EffectTarget): string {
   const parts: string[] = [];
   if (verb === 'started') parts.push(count(times));
   else if (times > 1) parts.push(`${count(times)}×`);
   if (verb === 'wrote' && size > 0) parts.push(bytes(size));
-  if (open > 0) parts.push(`${count(open)} runs`);
+  if (open > 0) parts.push(`${count(open)} running`);
   if (unknown > 0) parts.push('outcome unknown');
   return parts.join(', ');
 }
@@ -131,27 +131,27 @@ export function DeedsCard(props: {
   const { rows, sums, onTarget, onAll } = props;
   const targets = useMemo(() => deedTargets(rows), [rows]);
   return (
-    <section class="card" aria-label="Did">
+    <section class="card" aria-label="Effects">
       <h2>
-        Did <small class="wide">{counted(sums.calls, 'call')}</small>
-        <Opens text="All steps" onOpen={onAll} />
+        Effects <small class="wide">{counted(sums.calls, 'call')}</small>
+        <Opens text="Show all steps" onOpen={onAll} />
       </h2>
       <Sums sums={sums} />
       <ul class="did">
-        {targets.slice(0, SHOWN_DEEDS).map((deed) => (
-          <li key={`${deed.verb} ${deed.target}`}>
-            <Icon name={VERB_ICONS[deed.verb]} />
-            <span>{deed.verb}</span>
-            <Button class="plain cut" onClick={() => onTarget(deed.seq)}>
+        {targets.slice(0, SHOWN_EFFECTS).map((effect) => (
+          <li key={`${effect.verb} ${effect.target}`}>
+            <Icon name={VERB_ICONS[effect.verb]} />
+            <span>{effect.verb}</span>
+            <Button class="plain cut" onClick={() => onTarget(effect.seq)}>
               <code>
-                <ForeignText text={deed.target} />
+                <ForeignText text={effect.target} />
               </code>
             </Button>
-            <span class={deed.unknown > 0 ? 'you' : 'faint'}>{deedNote(deed)}</span>
+            <span class={effect.unknown > 0 ? 'you' : 'faint'}>{effectNote(effect)}</span>
           </li>
         ))}
-        {targets.length > SHOWN_DEEDS ? (
-          <li class="faint">and {count(targets.length - SHOWN_DEEDS)} more targets</li>
+        {targets.length > SHOWN_EFFECTS ? (
+          <li class="faint">and {count(targets.length - SHOWN_EFFECTS)} more targets</li>
         ) : null}
       </ul>
     </section>

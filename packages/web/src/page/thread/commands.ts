@@ -1,4 +1,4 @@
-// Equivalent commands of the terminal, and requests of the form for limits.
+// Commands of the terminal that are equivalent to actions, and the request of the form for limits.
 import type { LimitMeter, ResumeWish, WebAction } from '../../model/api.ts';
 import { limitValue, shellWord } from '../../model/format.ts';
 
@@ -22,7 +22,7 @@ const OPTIONS: Readonly<Record<string, string>> = {
 };
 export type Typed = Readonly<Record<string, string>>;
 
-/** Problem of a typed number. Absent if the number is valid. */
+/** Returns the problem of a typed number. Undefined if the number is valid or missing. */
 export function limitProblem(
   meter: LimitMeter,
   typed: string,
@@ -30,10 +30,10 @@ export function limitProblem(
 ): string | undefined {
   if (typed.trim() === '') return undefined;
   const value = Number(typed);
-  if (!Number.isFinite(value) || value <= 0) return 'is no number';
-  if (value <= meter.used) return `is used up already: ${limitValue(meter.name, meter.used)}`;
+  if (!Number.isFinite(value) || value <= 0) return 'must be a number above 0';
+  if (value <= meter.used) return `must be above ${limitValue(meter.name, meter.used)} (used)`;
   if (ceiling && value > ceiling.max) {
-    return `is over the ceiling: ${ceiling.from} ${limitValue(meter.name, ceiling.max)}`;
+    return `is above the ceiling: ${ceiling.from} ${limitValue(meter.name, ceiling.max)}`;
   }
   return undefined;
 }

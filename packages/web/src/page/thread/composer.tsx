@@ -35,23 +35,23 @@ function Choices(props: {
   return (
     <>
       <fieldset>
-        <legend class="unseen">As whom</legend>
+        <legend class="unseen">Role of the message</legend>
         {radio('voice', voice === 'user', 'as a user', () => props.onVoice('user'))}
         {radio(
           'voice',
           voice === 'system',
           'as a system message',
           () => props.onVoice('system'),
-          when === 'now' ? 'an interruption speaks as a user' : undefined,
+          when === 'now' ? 'an interruption sends a user message' : undefined,
         )}
       </fieldset>
       <fieldset>
         <legend class="unseen">When</legend>
-        {radio('when', when === 'next', 'goes in before the next turn', () => props.onWhen('next'))}
+        {radio('when', when === 'next', 'add it before the next turn', () => props.onWhen('next'))}
         {radio(
           'when',
           when === 'now',
-          `interrupt now: the reply so far is paid for and dropped${costs}`,
+          `interrupt now: the current reply is charged and dropped${costs}`,
           () => props.onWhen('now'),
           why,
         )}
@@ -106,7 +106,7 @@ export function Composer(props: {
         class="field"
         rows={3}
         aria-label={isEnded ? 'Follow-up' : 'Message to the model'}
-        placeholder={isEnded ? 'a follow-up: it goes on with this' : 'what it should know'}
+        placeholder={isEnded ? 'follow-up message' : 'message to the model'}
         value={text}
         onInput={(event) => setText(event.currentTarget.value)}
         onKeyDown={(event) => {
@@ -116,10 +116,10 @@ export function Composer(props: {
       />
       {isEnded ? (
         <p class="dim">
-          It is resumed with this message, under the limits it has.{' '}
+          The thread resumes with this message and its current limits.{' '}
           {status === 'limit' ? (
             <button type="button" class="more-link" onClick={props.onRaise}>
-              It ended at one of them: raise it
+              Raise the limit that it reached
             </button>
           ) : null}
         </p>
@@ -149,7 +149,7 @@ export function Composer(props: {
           disabled={text.trim() === '' || why !== undefined || isBusy}
           aria-busy={isBusy}
         >
-          <Icon name="say" /> {isBusy ? 'on its way' : isEnded ? 'Follow up' : 'Send'}
+          <Icon name="say" /> {isBusy ? 'Sending…' : isEnded ? 'Follow up' : 'Send'}
         </button>
       </footer>
     </form>

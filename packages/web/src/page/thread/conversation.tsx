@@ -1,6 +1,5 @@
-// The conversation of a thread. A message has a frame with its author, a call is one line. The page reads the whole
-// message when it scrolls into view.
-
+// The conversation of a thread. A message has a frame with its author, a call is one line. The page reads
+// the whole message when it scrolls into view.
 import { eventFlags } from '@kernmantle/core/journal';
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import type { EventDetail, SlimEvent } from '../../model/api.ts';
@@ -35,10 +34,10 @@ const AUTHORS: Readonly<Record<string, string>> = {
 const authorOf = ({ by = 'harness' }: SlimEvent): string =>
   Object.hasOwn(AUTHORS, by) ? (AUTHORS[by] ?? by) : by;
 
-/** Messages, and one line for each call and hook. */
+/** Returns messages, and one line for each call and hook, in the order of the journal. */
 function useLines(events: readonly SlimEvent[], rows: readonly TimelineEntry[]) {
   return useMemo(() => {
-    const said = events
+    const messages = events
       .filter(
         ({ type, preview, text }) => eventFlags(type).isMessage && (preview ?? text ?? '') !== '',
       )
@@ -46,7 +45,7 @@ function useLines(events: readonly SlimEvent[], rows: readonly TimelineEntry[]) 
     const steps = rows
       .filter(({ kind }) => kind === 'call' || kind === 'child' || kind === 'hook')
       .map((row) => ({ seq: row.seq, event: undefined, row }));
-    return [...said, ...steps].sort((a, b) => a.seq - b.seq);
+    return [...messages, ...steps].sort((a, b) => a.seq - b.seq);
   }, [events, rows]);
 }
 
@@ -89,7 +88,7 @@ function Message({ id, event }: { id: string; event: SlimEvent }) {
         <ForeignText text={event.preview ?? event.text ?? ''} />
       )}
       {isCut && !content ? (
-        <Button text={`all ${bytes(size)}`} class="more-link" onClick={() => setAsked(true)} />
+        <Button text={`Show all ${bytes(size)}`} class="more-link" onClick={() => setAsked(true)} />
       ) : null}
     </div>
   );
@@ -97,7 +96,7 @@ function Message({ id, event }: { id: string; event: SlimEvent }) {
 
 const OUTCOMES: Readonly<Partial<Record<TimelineEntry['state'], string>>> = {
   done: 'done',
-  open: 'runs',
+  open: 'running',
   waits: 'waits for you',
   unknown: 'outcome unknown',
 };
@@ -162,7 +161,7 @@ export function Conversation(props: {
   rows: readonly TimelineEntry[];
   /** Text of the reply that the model is writing. */
   text: string;
-  /** The end of the conversation stays in sight. */
+  /** True to keep the end of the conversation visible. */
   follow: boolean;
   onFollow: (follow: boolean) => void;
   onSelect: (seq: number) => void;
@@ -172,11 +171,11 @@ export function Conversation(props: {
   const [most, setMost] = useState(PAGE);
   const hidden = Math.max(0, lines.length - most);
   const box = useFollowed(follow, onFollow);
-  if (lines.length === 0 && text === '') return <EmptyState title="Nothing was said yet" />;
+  if (lines.length === 0 && text === '') return <EmptyState title="No messages yet" />;
   return (
     <div ref={box} class="talk stack" tabIndex={0} role="region" aria-label="Conversation">
       {hidden > 0 ? (
-        <Button text={`${count(hidden)} earlier`} onClick={() => setMost(most + PAGE * 2)} />
+        <Button text={`Show ${count(hidden)} earlier`} onClick={() => setMost(most + PAGE * 2)} />
       ) : null}
       {lines
         .slice(hidden)
@@ -190,7 +189,7 @@ export function Conversation(props: {
       {text === '' ? null : (
         <div class="message by-assistant is-live">
           <div class="message-head small flex">
-            <b>The model</b> <span class="label">live, not kept</span>
+            <b>The model</b> <span class="label">live, not recorded</span>
           </div>
           <ForeignText text={text} />
         </div>

@@ -24,10 +24,10 @@ import { StepChart } from './step-chart.tsx';
 const SHOWN_TURNS = 500;
 
 function Turns({ cost, onTurn }: { cost: ThreadCostView; onTurn: (seq: number) => void }) {
-  const shown = cost.turns.slice(-SHOWN_TURNS);
+  const visible = cost.turns.slice(-SHOWN_TURNS);
   const part =
-    shown.length < cost.turns.length
-      ? `, the last ${count(shown.length)} of ${count(cost.turns.length)}`
+    visible.length < cost.turns.length
+      ? `, the last ${count(visible.length)} of ${count(cost.turns.length)}`
       : '';
   return (
     <Table
@@ -42,7 +42,7 @@ function Turns({ cost, onTurn }: { cost: ThreadCostView; onTurn: (seq: number) =
         ['spend', 'num'],
         ['price row', 'faint'],
       ]}
-      rows={shown.map(
+      rows={visible.map(
         ({ seq, turn, model, input, cached, output, estimated, spend, price_row }) => ({
           key: seq,
           cells: [
@@ -119,7 +119,7 @@ export function CostTab(props: {
 }) {
   const { view, rows, currency, onSelect } = props;
   const { thread } = view;
-  // Reads again after every turn: the table shows charges, not sums of the page.
+  // The table shows charges of the server, not sums of the page, so it is read after every turn.
   const turns = rows.reduce((sum, { kind, end }) => sum + Number(kind === 'turn' && !!end), 0);
   const { answer, again } = useResource<ThreadCostView>(threadResource(thread.id, '/cost'));
   const read = useRef(turns);

@@ -49,18 +49,18 @@ const GateLadder = ({ gates }: { gates: readonly Gate[] }) => (
   </ol>
 );
 
-/** A long argument is read on in pieces; `piecesOf` is the resource that gives them. */
+/** Table of arguments. A click on a name calls `onChoose`. A long argument shows its first part. */
 function ArgumentTable(props: {
   arguments: readonly ArgumentView[];
   chosen?: string;
   onChoose?: (name: string) => void;
 }) {
-  const { arguments: given, chosen, onChoose } = props;
-  if (given.length === 0) return <p class="faint">none</p>;
+  const { arguments: args, chosen, onChoose } = props;
+  if (args.length === 0) return <p class="faint">No arguments.</p>;
   return (
     <table class="args-t">
       <tbody>
-        {given.map(({ name, text, bytes: size, is_cut: isCut, labels, origin }) => (
+        {args.map(({ name, text, bytes: size, is_cut: isCut, labels, origin }) => (
           <tr key={name}>
             <th scope="row">
               {onChoose ? (
@@ -68,7 +68,7 @@ function ArgumentTable(props: {
                   type="button"
                   class="plain"
                   aria-pressed={chosen === name}
-                  title="Where it came from"
+                  title="Show the provenance"
                   onClick={() => onChoose(name)}
                 >
                   <ForeignText text={name} />
@@ -81,7 +81,7 @@ function ArgumentTable(props: {
               <code>
                 <ForeignText text={text} />
               </code>
-              {isCut ? <small class="faint"> the beginning of {bytes(size)}</small> : null}
+              {isCut ? <small class="faint"> the first part of {bytes(size)}</small> : null}
             </td>
             <td>
               {labels.length > 0 ? <LabelChips taint={labels} /> : null}
@@ -96,7 +96,7 @@ function ArgumentTable(props: {
   );
 }
 
-/** Text of an event in pieces. */
+/** Returns a loader of pieces of an event: of its content or of its raw JSON. */
 export const loadPiece = (id: string, seq: number, field: 'content' | 'raw') => (offset: number) =>
   get<EventDetail>(threadResource(id, `/events/${seq}?offset=${offset}`)).then(
     (answer): PageAnswer<LongText> =>
@@ -117,7 +117,7 @@ export function Provenance(props: {
   if (!answer) return <LoadingRows rows={3} rowHeight={32} />;
   if (!answer.ok) return <ErrorState error={answer.error} again={again} />;
   if (answer.output.nodes.length === 0) {
-    return <p class="faint">nothing else went into it</p>;
+    return <p class="faint">No other value went into it.</p>;
   }
   return <ProvenanceGraph provenance={answer.output} onSelect={onSelect} focus={seq} />;
 }
@@ -135,11 +135,11 @@ function Result({ id, row }: { id: string; row: TimelineEntry }) {
     <PiecesView
       first={content}
       load={loadPiece(id, seq, 'content')}
-      author={`${row.name} says`}
+      author={`Result of ${row.name}`}
       labels={row.labels}
     />
   ) : (
-    <p class="faint">nothing</p>
+    <p class="faint">No content.</p>
   );
 }
 
@@ -151,7 +151,7 @@ const TONES: Readonly<Partial<Record<TimelineEntry['state'], string>>> = {
   open: 'run',
 };
 
-/** `Denied before anything was sent.` and why; the gates that it came to. */
+/** Shows the outcome, such as `Denied before anything was done.`, its reason, and the gates. */
 function Verdict({ detail, row }: { detail: EventDetail; row: TimelineEntry }) {
   const { verdict, why, gates } = detail;
   if (verdict === undefined && !gates) return null;
@@ -168,7 +168,7 @@ function Verdict({ detail, row }: { detail: EventDetail; row: TimelineEntry }) {
   );
 }
 
-/** A line to copy is on a line of its own. */
+/** List of remedies, one line each. */
 export const Ways = ({ ways }: { ways: readonly string[] }) => (
   <ul class="ways">
     {ways.map((way) => (
@@ -190,8 +190,8 @@ export function Decision(props: {
   const isDecided = row.state === 'denied' || row.state === 'waits' || row.denials.length > 0;
   const [argument, setArgument] = useState<string>();
   const [isAsked, setAsked] = useState(isDecided);
-  const given = detail.arguments ?? [];
-  const size = given.reduce((sum, one) => sum + one.bytes, 0);
+  const args = detail.arguments ?? [];
+  const size = args.reduce((sum, one) => sum + one.bytes, 0);
   const subject = row.denials.at(-1) ?? row.seq;
   return (
     <>
@@ -202,7 +202,7 @@ export function Decision(props: {
           <span class="faint end">{bytes(size)}</span>
         </h3>
         <ArgumentTable
-          arguments={given}
+          arguments={args}
           {...(argument === undefined ? {} : { chosen: argument })}
           onChoose={(name) => {
             setArgument(name === argument ? undefined : name);
@@ -218,7 +218,7 @@ export function Decision(props: {
       )}
       <div class="sect">
         <h3>
-          Where it came from <small>{argument === undefined ? '' : argument}</small>
+          Provenance <small>{argument === undefined ? '' : argument}</small>
           {isAsked ? null : (
             <button type="button" class="more-link" onClick={() => setAsked(true)}>
               Show <kbd>G</kbd>
@@ -231,7 +231,7 @@ export function Decision(props: {
       </div>
       {detail.ways && detail.ways.length > 0 ? (
         <div class="sect">
-          <h3>Ways out</h3>
+          <h3>Remedies</h3>
           <Ways ways={detail.ways} />
         </div>
       ) : null}

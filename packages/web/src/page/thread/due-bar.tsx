@@ -1,4 +1,4 @@
-// Bar with the pending approvals, above the tabs. A person can deny here, because that is safe. An
+// Bar with the pending approval requests, above the tabs. A person can deny here, because that is safe. An
 // approval needs the review, which shows everything.
 import { useState } from 'preact/hooks';
 import type { ListedApproval } from '../../model/api.ts';
@@ -50,16 +50,16 @@ function DenyForm(props: { approval: ListedApproval; onClose: () => void }) {
       }}
     >
       <label>
-        <span class="unseen">Why, for the record</span>
+        <span class="unseen">Reason</span>
         <input
           class="field"
           value={why}
-          placeholder="why (may be left out)"
+          placeholder="reason (optional)"
           maxLength={500}
           onInput={(event) => setWhy(event.currentTarget.value)}
         />
       </label>
-      <Button text={isBusy ? 'denies' : 'Deny'} type="submit" class="btn danger" isBusy={isBusy} />
+      <Button text={isBusy ? 'denying' : 'Deny'} type="submit" class="btn danger" isBusy={isBusy} />
       <Button text="Cancel" onClick={onClose} />
       {error ? <ErrorState error={error} command={`km approvals deny ${approval.id}`} /> : null}
     </form>
@@ -71,7 +71,7 @@ function Due(props: { approval: ListedApproval; thread: string; isFirst: boolean
   const [isDenying, setDenying] = useState(false);
   const mayDecide = may('approve');
   const { rule } = approval;
-  const asks = rule === undefined ? 'asks' : `asked by ${rule}`;
+  const asks = rule === undefined ? 'approval needed' : `required by ${rule}`;
   const about = [asks, askedFor(approval), expiryWords(approval.expires, now.value)]
     .filter(Boolean)
     .join(' · ');
@@ -99,7 +99,7 @@ function Due(props: { approval: ListedApproval; thread: string; isFirst: boolean
           <Button
             text="Deny"
             disabled={!mayDecide}
-            {...(mayDecide ? {} : { title: 'your token may not decide' })}
+            {...(mayDecide ? {} : { title: 'role `approve` is required' })}
             onClick={() => setDenying(true)}
           />
           <Button class="btn main" onClick={() => go(reviewPath(approval))}>
@@ -111,7 +111,7 @@ function Due(props: { approval: ListedApproval; thread: string; isFirst: boolean
   );
 }
 
-/** At most two in full; the rest is on the page of approvals. */
+/** Shows at most two requests. The page of approval requests has the rest. */
 export function DueBar(props: { approvals: readonly ListedApproval[]; thread: string }) {
   const { approvals, thread } = props;
   const more = approvals.length - 2;
@@ -122,7 +122,7 @@ export function DueBar(props: { approvals: readonly ListedApproval[]; thread: st
       ))}
       {more > 0 ? (
         <Button
-          text={`${count(more)} more wait for you`}
+          text={`Show ${count(more)} more approval requests`}
           class="more-link"
           onClick={() => go('/approvals')}
         />

@@ -1,4 +1,4 @@
-// Every event as the journal has it, one line each; the inspector shows the one that is selected.
+// List of all events of the journal, one line each. The inspector shows the selected one.
 import { useMemo, useState } from 'preact/hooks';
 import type { SlimEvent } from '../../model/api.ts';
 import { count } from '../../model/format.ts';
@@ -17,7 +17,7 @@ interface FoundEvents {
   readonly isComplete: boolean;
 }
 
-function FindField(props: { id: string; onFound: (found: FoundEvents | undefined) => void }) {
+function FindField(props: { id: string; onFound: (result: FoundEvents | undefined) => void }) {
   const { id, onFound } = props;
   const [words, setWords] = useState('');
   const [error, setError] = useState<PageFault>();
@@ -91,40 +91,40 @@ export function EventsTab(props: {
   onBefore: () => void;
 }) {
   const { id, events, at, isWhole, onSelect } = props;
-  const [found, setFound] = useState<FoundEvents>();
+  const [result, setResult] = useState<FoundEvents>();
   const isPhone = useIsPhone();
-  const shown = useMemo(() => {
-    if (!found) return events;
-    const wanted = new Set(found.seqs);
-    return events.filter(({ seq }) => wanted.has(seq));
-  }, [events, found]);
-  const selected = at === undefined ? -1 : shown.findIndex(({ seq }) => seq === at);
+  const visible = useMemo(() => {
+    if (!result) return events;
+    const seqs = new Set(result.seqs);
+    return events.filter(({ seq }) => seqs.has(seq));
+  }, [events, result]);
+  const selected = at === undefined ? -1 : visible.findIndex(({ seq }) => seq === at);
   return (
     <div class="timeline stack events">
       <div class="event-bar">
-        <FindField id={id} onFound={setFound} />
+        <FindField id={id} onFound={setResult} />
         <span class="faint">
-          {found
-            ? `${found.isComplete ? '' : 'first '}${count(shown.length)}${found.isComplete ? '' : ` of ${count(found.total)} or more`}`
+          {result
+            ? `${result.isComplete ? '' : 'first '}${count(visible.length)}${result.isComplete ? '' : ` of ${count(result.total)} or more`}`
             : `${count(events.length)} events`}
         </span>
-        {isWhole ? null : <Button text="Earlier ones" onClick={props.onBefore} />}
+        {isWhole ? null : <Button text="Load earlier events" onClick={props.onBefore} />}
       </div>
-      {shown.length === 0 ? (
-        <EmptyState title={found ? 'Nothing found' : 'No events yet'} />
+      {visible.length === 0 ? (
+        <EmptyState title={result ? 'No event matches' : 'No events yet'} />
       ) : (
         <VirtualList
           label="Events"
-          count={shown.length}
+          count={visible.length}
           rowHeight={isPhone ? 40 : 27}
-          keyOf={(index) => String(shown[index]?.seq ?? index)}
+          keyOf={(index) => String(visible[index]?.seq ?? index)}
           row={(index) => {
-            const event = shown[index];
+            const event = visible[index];
             return event ? <Cells event={event} /> : null;
           }}
           {...(selected >= 0 ? { selected } : {})}
           onSelect={(index) => {
-            const event = shown[index];
+            const event = visible[index];
             if (event) onSelect(event.seq);
           }}
         />

@@ -21,17 +21,17 @@ const isRecord = (value: Data | undefined): value is DataObject =>
 
 /** Returns a field of an object as text, or '' without one. */
 export function textAt(value: Data | undefined, name: string): string {
-  const found = isRecord(value) ? value[name] : undefined;
-  return typeof found === 'string' || typeof found === 'number' ? String(found) : '';
+  const field = isRecord(value) ? value[name] : undefined;
+  return typeof field === 'string' || typeof field === 'number' ? String(field) : '';
 }
 
-/** A field of an object as a list of objects. */
+/** Returns the objects in a list field of an object. Empty without such a field. */
 export function listAt(value: Data | undefined, name: string): readonly DataObject[] {
-  const found = isRecord(value) ? value[name] : undefined;
-  return Array.isArray(found) ? found.filter(isRecord) : [];
+  const field = isRecord(value) ? value[name] : undefined;
+  return Array.isArray(field) ? field.filter(isRecord) : [];
 }
 
-/** `9f3a·c1e0`: enough of a hash to compare by eye. */
+/** Shortens a hash to `9f3a·c1e0`, which is enough to compare by eye. */
 export function shortHash(hash: string): string {
   const hex = hash.replace(/^(?:sha256|ed25519):/, '');
   return hex.length > 8 ? `${hex.slice(0, 4)}·${hex.slice(4, 8)}` : hex;
@@ -51,15 +51,15 @@ const Signature = ({ item }: { item: DataObject | undefined }) => {
 };
 
 /** Worker that owns the lease, and the end of the lease. */
-function Holder({ thread: { id, worker } }: Pick<ThreadView, 'thread'>) {
+function LeaseOwner({ thread: { id, worker } }: Pick<ThreadView, 'thread'>) {
   const { state, clock } = useFleet();
   if (worker === undefined) return null;
-  const hold = state?.held.find(({ thread }) => thread === id);
-  const left = hold ? Math.round((hold.lease_until - clock) / 1000) : 0;
+  const lease = state?.held.find(({ thread }) => thread === id);
+  const rest = lease ? Math.round((lease.lease_until - clock) / 1000) : 0;
   return (
     <span
       title={
-        left > 0 ? `its lease lasts ${seconds(left)}, and is renewed` : visibleText(worker, 160)
+        rest > 0 ? `lease ends in ${seconds(rest)} if it is not renewed` : visibleText(worker, 160)
       }
     >
       on{' '}
@@ -125,7 +125,7 @@ function Meta({ view, until }: { view: ThreadView; until: number }) {
           directive <code title={hash}>{shortHash(hash)}</code>
         </span>
       )}
-      <Holder thread={thread} />
+      <LeaseOwner thread={thread} />
       {thread.parent === undefined ? null : (
         <span>
           <Link to={threadPath(thread.parent)} class="more-link">
@@ -182,9 +182,9 @@ function actsOf({ view, onPause, onMessage, onSheet }: ActsProps): readonly Thre
     act: 'pause',
     icon: 'pause',
     word: 'Pause',
-    busy: 'pauses after this step',
+    busy: 'Pausing after this step…',
   } as const;
-  const resume = { act: 'resume', icon: 'play', busy: 'resumes' } as const;
+  const resume = { act: 'resume', icon: 'play', busy: 'Resuming…' } as const;
   return [
     !view.acts.includes('resume')
       ? { ...pause, keyName: 'p', run: onPause }
@@ -195,8 +195,8 @@ function actsOf({ view, onPause, onMessage, onSheet }: ActsProps): readonly Thre
       // An ended thread gets a message as a follow-up.
       act: isEndedStatus(status) ? 'resume' : 'inject',
       icon: 'say',
-      word: isEndedStatus(status) ? 'Follow up' : 'Message',
-      busy: 'on its way',
+      word: isEndedStatus(status) ? 'Follow up' : 'Send message',
+      busy: 'Sending…',
       keyName: 'm',
       run: onMessage,
     },
@@ -204,7 +204,7 @@ function actsOf({ view, onPause, onMessage, onSheet }: ActsProps): readonly Thre
       act: 'stop',
       icon: 'stop',
       word: 'Stop…',
-      busy: 'stops',
+      busy: 'Stopping…',
       tone: 'danger',
       run: () => onSheet('stop'),
     },
@@ -242,7 +242,7 @@ function ThreadActs(props: ActsProps) {
   );
 }
 
-/** The same at the foot of a phone. */
+/** The same actions, at the bottom of the screen of a phone. */
 export function ThreadDock(props: ActsProps) {
   const { acting, onSheet } = props;
   return (
@@ -294,7 +294,7 @@ export function ThreadHeader(
       ) : acting.mayKill ? (
         <div class="refusal">
           <p class="failed" role="status">
-            It did not answer the stop within 10 s.{' '}
+            The thread did not stop within 10 s.{' '}
             <Button text="Kill…" class="btn danger" onClick={() => props.onSheet('stop')} />
             <Command text={commandOf('kill', thread.id)} />
           </p>

@@ -36,14 +36,14 @@ function Turn(props: {
       <Facts
         facts={[
           ['model', row.model === undefined ? '' : <ForeignText text={row.model} />],
-          ['asked', <Time at={row.start} form="exact" />],
+          ['requested', <Time at={row.start} form="exact" />],
           ['answered after', row.end === undefined ? '' : seconds((row.end - row.start) / 1000)],
           ['input', usage ? `${tokens(usage.input)} tokens` : ''],
           ['from the cache', usage && usage.cached > 0 ? `${tokens(usage.cached)} tokens` : ''],
           ['output', usage ? `${tokens(usage.output)} tokens` : ''],
           ['spend', spend === undefined ? '' : `${money(spend)} ${currency}`],
           ['price row', reply?.price_row ?? ''],
-          ['stopped because', reply?.stop?.replaceAll('_', ' ') ?? ''],
+          ['stop reason', reply?.stop?.replaceAll('_', ' ') ?? ''],
           ['labels', row.labels.length > 0 ? <LabelChips taint={row.labels} /> : ''],
         ]}
       />
@@ -57,7 +57,7 @@ function Turn(props: {
             labels={row.labels}
           />
         ) : (
-          <p class="faint">{row.state === 'open' ? 'under way' : 'no text: only calls'}</p>
+          <p class="faint">{row.state === 'open' ? 'in progress' : 'no text, only calls'}</p>
         )}
       </div>
     </>
@@ -84,7 +84,7 @@ function Hook({ row, detail }: { row: TimelineEntry; detail: EventDetail }) {
           ['answer', <ForeignText text={row.text.replace(/^at [a-z_ ]+: /, '')} />],
           ['took', row.took_ms === undefined ? '' : seconds(row.took_ms / 1000)],
           [
-            'its thread',
+            'thread of the hook',
             row.thread === undefined ? (
               ''
             ) : (
@@ -96,8 +96,8 @@ function Hook({ row, detail }: { row: TimelineEntry; detail: EventDetail }) {
         ]}
       />
       <div class="sect">
-        <h3>What it changed</h3>
-        {changed.length === 0 ? <p class="faint">nothing</p> : null}
+        <h3>Changes</h3>
+        {changed.length === 0 ? <p class="faint">No changes.</p> : null}
         {changed.map(([name, value]) => (
           <div key={name}>
             <small class="faint">{name}</small>
@@ -126,19 +126,19 @@ function Note(props: {
   );
 }
 
-/** Lists denials with their reasons while nothing is selected. */
+/** Lists steps that were denied, failed or wait, while no step is selected. */
 function Overview(props: { rows: readonly TimelineEntry[]; onSelect: (seq: number) => void }) {
   const troubles = props.rows.filter(isTrouble).slice(0, 100);
   return (
-    <section class="card pane stack insp" aria-label="What needs a look">
+    <section class="card pane stack insp" aria-label="Needs attention">
       <div class="bar flex">
-        <b>What needs a look</b>
+        <b>Needs attention</b>
         <span class="faint">{count(troubles.length)}</span>
       </div>
       <div class="scroll">
         {troubles.length === 0 ? (
           <p class="faint">
-            Nothing was denied, failed or waits. Select a step to see why it was allowed.
+            No step failed, was denied or waits. Select a step to see why it was allowed.
           </p>
         ) : (
           <ul class="troubles">
@@ -218,25 +218,25 @@ const SIDES: Readonly<Record<TimelineEntry['kind'], string>> = {
   note: 'Text',
 };
 
-/** Most important event of a row: the refusal of a call, the reply of a turn, the answer of a hook. */
-const telling = (row: TimelineEntry | undefined, seq: number): number =>
+/** Seq of the main event of a row: the refusal of a call, the reply of a turn, the decision of a hook. */
+const mainEventOf = (row: TimelineEntry | undefined, seq: number): number =>
   row?.kind === 'turn' || row?.kind === 'hook'
     ? (row.result ?? row.seq)
     : (row?.denials.at(-1) ?? row?.seq ?? seq);
 
 export function Inspector(props: InspectorProps) {
   const { thread, seq, row, events, onSelect } = props;
-  const [chosen, setSide] = useState<Side>();
-  // Without a row it is the event itself that is looked at.
-  const side = chosen ?? (row ? 'decision' : 'raw');
-  const shown = seq === undefined ? undefined : telling(row, seq);
+  const [selectedSide, setSide] = useState<Side>();
+  // An event without a row opens with its raw JSON.
+  const side = selectedSide ?? (row ? 'decision' : 'raw');
+  const eventSeq = seq === undefined ? undefined : mainEventOf(row, seq);
   const { answer, again } = useResource<EventDetail>(
-    shown === undefined ? undefined : threadResource(thread, `/events/${shown}`),
+    eventSeq === undefined ? undefined : threadResource(thread, `/events/${eventSeq}`),
   );
-  if (seq === undefined || shown === undefined) {
+  if (seq === undefined || eventSeq === undefined) {
     return <Overview rows={props.rows} onSelect={onSelect} />;
   }
-  const event = events.find((one) => one.seq === shown);
+  const event = events.find((one) => one.seq === eventSeq);
   const title = row?.name ?? event?.type ?? 'event';
   const tone = row?.state === 'denied' || row?.state === 'failed' ? 'bad' : '';
   const [first, second] = [row ? SIDES[row.kind] : 'Text', 'Raw'];
@@ -261,7 +261,7 @@ export function Inspector(props: InspectorProps) {
         ) : null}
         <code class="name cut">{title}</code>
         <span class="faint cut">
-          event {count(shown)}
+          event {count(eventSeq)}
           {event ? ` · turn ${event.turn} · ${clockTime(event.ts, true)}` : ''}
         </span>
         <div class="tabs" role="tablist" aria-label="Step">
@@ -273,7 +273,7 @@ export function Inspector(props: InspectorProps) {
         {!answer ? (
           <LoadingRows rows={5} />
         ) : answer.ok ? (
-          <Body {...props} seq={shown} side={side} detail={answer.output} />
+          <Body {...props} seq={eventSeq} side={side} detail={answer.output} />
         ) : (
           <ErrorState error={answer.error} again={again} />
         )}

@@ -16,11 +16,11 @@ function ChildReader(props: { id: string; onRows: (id: string, child: OpenedChil
 }
 
 interface OpenedChildren {
-  /** By id; empty until its events came. */
+  /** Opened children by id. A child has no rows until its events are read. */
   readonly children: OpenedRows;
   toggle(id: string): void;
   close(): void;
-  /** To be drawn somewhere, so that they are read. */
+  /** Components that read the children. The caller must render them; they are invisible. */
   readonly readers: preact.ComponentChildren;
 }
 

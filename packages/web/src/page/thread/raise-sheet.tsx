@@ -96,15 +96,15 @@ export function RaiseSheet(props: {
   const [model, setModel] = useState('');
   const [message, setMessage] = useState('');
   const [reason, setReason] = useState('');
-  const wish = wishOf(typed, model, message, reason);
-  const command = resumeCommand(thread.id, wish);
+  const request = wishOf(typed, model, message, reason);
+  const command = resumeCommand(thread.id, request);
   const [why, isBusy] = [acting.why('resume'), acting.isBusy('resume')];
   const isWrong = thread.meters.some(
     (meter) =>
       limitProblem(meter, typed[meter.name] ?? '', view.ceilings[meter.name]) !== undefined,
   );
   const resume = async () => {
-    const answer = await acting.send('resume', wish, command);
+    const answer = await acting.send('resume', request, command);
     if (answer.ok) onClose();
   };
   const spend = thread.meters.find(({ name }) => name === 'spend');
@@ -118,7 +118,7 @@ export function RaiseSheet(props: {
           <Command text={command} />
           <Button text="Cancel" onClick={onClose} />
           <Button
-            text={isBusy ? 'resumes' : 'Resume'}
+            text={isBusy ? 'Resuming…' : 'Resume'}
             class="btn go"
             disabled={why !== undefined || isWrong}
             isBusy={isBusy}
@@ -148,12 +148,12 @@ export function RaiseSheet(props: {
           .
         </p>
       )}
-      <Field label="message" value={message} hint="what it is told first" onType={setMessage} />
-      <Field label="model" value={model} hint="as before" onType={setModel} />
-      <Field label="why" value={reason} hint="for the record" onType={setReason} />
+      <Field label="message" value={message} hint="for the next turn" onType={setMessage} />
+      <Field label="model" value={model} hint="unchanged" onType={setModel} />
+      <Field label="reason" value={reason} hint="for the audit" onType={setReason} />
       {why === undefined ? null : (
         <p class="you" role="status">
-          Not now: {why}.{view.acts.includes('pause') ? ' Pause it first.' : ''}
+          Not possible now: {why}.{view.acts.includes('pause') ? ' Pause it first.' : ''}
         </p>
       )}
       {acting.refusal?.act === 'resume' ? (

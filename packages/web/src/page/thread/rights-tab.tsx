@@ -1,4 +1,4 @@
-// Rights of the directive and their use: each right with uses and refusals, each refusal with the
+// Rights of a thread and their use: each right with uses and refusals, each refusal with the
 // line that would allow it, and every rule in force with its origin.
 import type { DataObject, EventDetail, RightUse, ThreadView } from '../../model/api.ts';
 import { count, rightWords, seconds } from '../../model/format.ts';
@@ -25,16 +25,16 @@ const stateOf = (right: RightUse): string => {
   const until =
     right.until === undefined
       ? ''
-      : `, ${right.until > now.value ? `ends in ${seconds(Math.round((right.until - now.value) / 1000))}` : 'over'}`;
+      : `, ${right.until > now.value ? `ends in ${seconds(Math.round((right.until - now.value) / 1000))}` : 'ended'}`;
   return `approved${right.by === undefined ? '' : ` by ${right.by}`}${until}`;
 };
 
 function Granted({ rights }: { rights: readonly RightUse[] }) {
-  if (rights.length === 0) return <p class="faint">Nothing is granted: every call is refused.</p>;
+  if (rights.length === 0) return <p class="faint">No right is granted: every call is refused.</p>;
   return (
     <Table
       class="plain-table"
-      columns={[['right'], ['of what'], ['used', 'num'], ['refused', 'num'], ['state']]}
+      columns={[['right'], ['scope'], ['used', 'num'], ['refused', 'num'], ['state']]}
       rows={rights.map((right) => {
         const [, tone] = usesText(right);
         const [name, of] = rightWords(right);
@@ -50,7 +50,7 @@ function Granted({ rights }: { rights: readonly RightUse[] }) {
               </code>
               {capped.map((cap) => (
                 <div key={cap} class="limit">
-                  taken by policy: <ForeignText text={cap} />
+                  removed by policy: <ForeignText text={cap} />
                 </div>
               ))}
             </>,
@@ -84,11 +84,11 @@ function Refusal(props: { id: string; row: TimelineEntry; onSelect: (seq: number
   );
 }
 
-/** `same`, `changed` or `gone` since then. */
+/** Shows if an item is unchanged, `changed` or `gone` since the thread ran. */
 const Since = ({ of }: { of: DataObject }) => {
   const now = textAt(of, 'now');
   if (now === '') return null;
-  return <span class={now === 'same' ? 'faint' : 'you'}>{now === 'same' ? 'as it was' : now}</span>;
+  return <span class={now === 'same' ? 'faint' : 'you'}>{now === 'same' ? 'unchanged' : now}</span>;
 };
 
 function InForce({ ran }: { ran: DataObject }) {
@@ -108,7 +108,7 @@ function InForce({ ran }: { ran: DataObject }) {
   return (
     <>
       <div class="sect">
-        <h3>What ran</h3>
+        <h3>Items that ran</h3>
         <ul class="in-force">
           {items.map((item) =>
             line(
@@ -148,7 +148,7 @@ function InForce({ ran }: { ran: DataObject }) {
           )}
         </ul>
         {policies.length + guards.length + rules.length === 0 ? (
-          <p class="faint">none was noted</p>
+          <p class="faint">None are recorded.</p>
         ) : null}
       </div>
     </>
@@ -182,13 +182,13 @@ export function RightsTab(props: {
           ))}
         </ul>
         {refused.length > SHOWN_REFUSALS ? (
-          <p class="faint">the first {SHOWN_REFUSALS}; the timeline shows all with the filter</p>
+          <p class="faint">The first {SHOWN_REFUSALS}; the filter of the timeline shows all.</p>
         ) : null}
       </div>
       {textAt(ran, 'note') === '' ? (
         <InForce ran={ran} />
       ) : (
-        <EmptyState title="Not noted" hint={textAt(ran, 'note')} />
+        <EmptyState title="Not recorded" hint={textAt(ran, 'note')} />
       )}
       <Facts
         facts={[

@@ -28,7 +28,7 @@ const OpenCall = ({ row }: { row: TimelineEntry }) => (
     {row.state === 'waits' ? (
       ' waits for you'
     ) : FILTERS.writes(row) ? (
-      <b> a write is under way</b>
+      <b> a write is running</b>
     ) : (
       ''
     )}
@@ -69,9 +69,9 @@ export function StopDialog(props: {
       foot={
         <>
           <Command text={commandOf(act, thread.id)} />
-          <Button text="Leave it" onClick={onClose} />
+          <Button text="Cancel" onClick={onClose} />
           <Button
-            text={isBusy ? 'on its way' : word}
+            text={isBusy ? 'Sending…' : word}
             class="btn danger"
             disabled={why !== undefined}
             isBusy={isBusy}
@@ -83,12 +83,12 @@ export function StopDialog(props: {
       <p>
         <code>{thread.id}</code>{' '}
         {act === 'kill'
-          ? 'did not answer the stop within 10 s. Killed, what is open may be half done.'
-          : 'ends at its next step. It can be taken up again later.'}
+          ? 'did not stop within 10 s. A kill can leave its open calls half done.'
+          : 'ends at its next step. It can be resumed later.'}
       </p>
       {open.length > 0 ? (
         <>
-          <h3>Open now</h3>
+          <h3>Open calls</h3>
           <ul class="open-list">
             {open.slice(0, 12).map((row) => (
               <OpenCall key={row.seq} row={row} />
@@ -100,7 +100,7 @@ export function StopDialog(props: {
       )}
       {below.length > 0 ? (
         <>
-          <h3>{count(below.length)} below it stop too</h3>
+          <h3>{count(below.length)} below this thread also stop</h3>
           <ul class="open-list">
             {below.slice(0, 12).map((run) => (
               <OpenChild key={run.id} run={run} />
@@ -108,7 +108,7 @@ export function StopDialog(props: {
           </ul>
         </>
       ) : null}
-      {why === undefined ? null : <p class="you">Not now: {why}.</p>}
+      {why === undefined ? null : <p class="you">Not possible now: {why}.</p>}
       <Refused acting={acting} act={act} />
     </Dialog>
   );
@@ -127,8 +127,8 @@ function ReplayResult({ replay }: { replay: ReplayView }) {
   return (
     <>
       <p class="bad" role="status">
-        <Icon name="no" /> Different from event {count(difference.seq)} on, after {count(same)} that
-        are the same.
+        <Icon name="no" /> Different from event {count(difference.seq)} on; {count(same)} events
+        before it are equal.
       </p>
       <div class="two-sides">
         <div>
@@ -162,7 +162,7 @@ export function ReplayDialog(props: { view: ThreadView; acting: Acting; onClose:
           <Command text={commandOf('replay', view.thread.id)} />
           <Button text="Close" onClick={onClose} />
           <Button
-            text={isBusy ? 'runs' : 'Replay'}
+            text={isBusy ? 'Replaying…' : 'Replay'}
             class="btn go"
             disabled={why !== undefined}
             isBusy={isBusy}
@@ -172,11 +172,11 @@ export function ReplayDialog(props: { view: ThreadView; acting: Acting; onClose:
       }
     >
       <p class="dim">
-        Runs it again from its journal, without a model and without effects, and says where it would
-        go another way today.
+        Repeats the run from its journal, without a model and without effects, and reports the first
+        difference.
       </p>
       {replay ? <ReplayResult replay={replay} /> : null}
-      {why === undefined ? null : <p class="you">Not now: {why}.</p>}
+      {why === undefined ? null : <p class="you">Not possible now: {why}.</p>}
       <Refused acting={acting} act="replay" />
     </Dialog>
   );

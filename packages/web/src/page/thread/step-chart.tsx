@@ -25,7 +25,7 @@ interface StreamFrame {
   y(amount: number): number;
 }
 
-/** A round amount at or above. */
+/** Returns the next round amount, at or above the value. */
 function roundUp(value: number): number {
   if (value <= 0) return 1;
   const power = 10 ** Math.floor(Math.log10(value));
@@ -46,7 +46,7 @@ function frameOf(width: number, height: number, turns: number, top: number): Str
   };
 }
 
-/** A step rises where its turn ends. */
+/** Path of the steps. A step rises at the end of its turn. */
 function stepPath(
   points: readonly CostPoint[],
   frame: StreamFrame,
@@ -158,8 +158,8 @@ function Last({
 
 function TurnNumbers({ frame, turns }: { frame: StreamFrame; turns: number }) {
   const every = Math.max(1, Math.ceil(turns / 6));
-  const shown = Array.from({ length: Math.ceil(turns / every) }, (_, at) => at * every + 1);
-  return shown
+  const numbers = Array.from({ length: Math.ceil(turns / every) }, (_, at) => at * every + 1);
+  return numbers
     .filter((turn) => turn <= turns)
     .map((turn) => (
       <text key={turn} x={frame.x(turn)} y={frame.height - 5} text-anchor="middle">

@@ -39,20 +39,20 @@ interface Sent {
 }
 
 const REASONS: Readonly<Partial<Record<WebAction, string>>> = {
-  pause: 'only a thread at work can be paused',
-  resume: 'it is at work, or has ended for good',
-  inject: 'it has ended for good',
-  interrupt: 'no reply is under way',
-  stop: 'it has ended',
-  kill: 'it has ended',
-  replay: 'only a thread that has ended can be replayed',
+  pause: 'only a running thread can be paused',
+  resume: 'the thread is running, or its end is final',
+  inject: 'the thread has ended',
+  interrupt: 'no reply is in progress',
+  stop: 'the thread has ended',
+  kill: 'the thread has ended',
+  replay: 'only an ended thread can be replayed',
 };
 
 function reasonAgainst(act: WebAction, view: ThreadView | undefined): string | undefined {
   if (!view) return 'not loaded yet';
-  if (!may('steer')) return 'your token may look, not steer';
+  if (!may('steer')) return 'your session has the role `view`; role `steer` is required';
   if (connection.value.state === 'lost') return 'not connected';
-  if (connection.value.state === 'over') return 'this session is over';
+  if (connection.value.state === 'over') return 'your session has ended';
   return view.acts.includes(act) ? undefined : (REASONS[act] ?? 'not now');
 }
 
@@ -70,7 +70,7 @@ export function useActing(
   const now = useRef({ last, status });
   now.current = { last, status };
 
-  const heard = useMemo(() => {
+  const acknowledged = useMemo(() => {
     const least = Math.min(...sent.map(({ after }) => after));
     return (
       events.findLast(({ seq, type }) => seq > least && eventFlags(type).acknowledges)?.seq ?? 0
@@ -78,10 +78,10 @@ export function useActing(
   }, [events, sent]);
   useEffect(() => {
     setSent((before) => {
-      const open = before.filter((one) => heard <= one.after && one.status === status);
+      const open = before.filter((one) => acknowledged <= one.after && one.status === status);
       return open.length === before.length ? before : open;
     });
-  }, [heard, status]);
+  }, [acknowledged, status]);
   useEffect(() => {
     if (sent.length === 0) return undefined;
     const timer = setTimeout(() => setSent([]), PATIENCE_MS);

@@ -16,8 +16,8 @@ interface KeyScene {
   readonly view: ThreadView | undefined;
   readonly rows: readonly ShownRow[];
   readonly selected: number;
-  select(shown: ShownRow | undefined): void;
-  toggle(shown: ShownRow): void;
+  select(entry: ShownRow | undefined): void;
+  toggle(entry: ShownRow): void;
   unfoldTime(): void;
   follow(): void;
   pause(): void;
@@ -25,13 +25,13 @@ interface KeyScene {
   sheet(sheet: Sheet): void;
 }
 
-/** The next row in a direction that needs a look; from the start when none is left. */
+/** Returns the next denied, failed or waiting row in a direction. After the last row it starts again. */
 function nextTrouble({ rows, selected }: KeyScene, step: 1 | -1): ShownRow | undefined {
   for (let tries = 1; tries <= rows.length; tries++) {
     const from = selected < 0 && step < 0 ? rows.length : selected;
     const index = (from + step * tries + rows.length * 2) % rows.length;
-    const shown = rows[index];
-    if (shown?.kind === 'row' && isTrouble(shown.row)) return shown;
+    const entry = rows[index];
+    if (entry?.kind === 'row' && isTrouble(entry.row)) return entry;
   }
   return undefined;
 }
@@ -51,8 +51,8 @@ function moves(scene: KeyScene): KeyActs {
     if (next) select(next);
   };
   const fold = (isOpen: boolean) => () => {
-    const shown = rows[selected];
-    if (shown?.kind === 'row' && shown.isOpen === isOpen) scene.toggle(shown);
+    const entry = rows[selected];
+    if (entry?.kind === 'row' && entry.isOpen === isOpen) scene.toggle(entry);
   };
   const down = { says: 'next step', run: move(1) };
   const up = { says: 'previous step', run: move(-1) };
@@ -66,7 +66,7 @@ function moves(scene: KeyScene): KeyActs {
     ArrowLeft: { says: 'fold', run: fold(true) },
     ArrowRight: { says: 'unfold', run: fold(false) },
     Escape: {
-      says: 'back',
+      says: 'go back',
       run: () => (selected >= 0 ? select(undefined) : go('/')),
     },
     '[': { says: 'previous thread', run: () => neighbour(scene.id, -1) },
@@ -77,8 +77,8 @@ function moves(scene: KeyScene): KeyActs {
 export function useThreadKeys(scene: KeyScene): void {
   const { id, view } = scene;
   const copyCommand = () => {
-    const shown = document.querySelector('.insp .command code')?.textContent;
-    void copyText(shown ?? `km threads show ${id}`);
+    const text = document.querySelector('.insp .command code')?.textContent;
+    void copyText(text ?? `km threads show ${id}`);
   };
   const tabs = Object.fromEntries(
     TABS.map((tab, index) => [String(index + 1), { says: tab, run: () => openTab(tab) }]),
@@ -89,15 +89,15 @@ export function useThreadKeys(scene: KeyScene): void {
     z: { says: 'fold or unfold idle time', run: scene.unfoldTime },
     f: { says: 'follow the end', run: scene.follow },
     p: { says: 'pause or resume', run: scene.pause },
-    m: { says: 'message', run: scene.message },
+    m: { says: 'write a message', run: scene.message },
     a: {
-      says: 'review what waits',
+      says: 'review the first approval request',
       run() {
         const [first] = view?.due ?? [];
         if (first) go(reviewPath(first));
       },
     },
-    G: { says: 'where it came from, as a graph', run: () => scene.sheet('graph') },
+    G: { says: 'show the provenance graph', run: () => scene.sheet('graph') },
     c: { says: 'copy the command', run: copyCommand },
     y: { says: 'copy the id', run: () => void copyText(id) },
   });

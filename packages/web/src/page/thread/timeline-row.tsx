@@ -18,7 +18,7 @@ export interface RowScene {
   readonly isAlive: boolean;
   readonly currency: string;
   readonly children: ReadonlyMap<string, ListedRun>;
-  onToggle(shown: ShownRow): void;
+  onToggle(entry: ShownRow): void;
 }
 
 const STATE_ICONS: Readonly<Partial<Record<TimelineState, IconName>>> = {
@@ -52,9 +52,9 @@ const STATE_CLASSES: Readonly<Partial<Record<TimelineState, string>>> = {
   unknown: 'is-you',
 };
 
-export function rowClass(shown: ShownRow, isAlive: boolean): string {
-  if (shown.kind === 'live') return 'text';
-  const { row } = shown;
+export function rowClass(entry: ShownRow, isAlive: boolean): string {
+  if (entry.kind === 'live') return 'text';
+  const { row } = entry;
   if (row.kind === 'turn') return `turn ${row.state === 'failed' ? 'is-bad' : ''}`;
   const own = STATE_CLASSES[row.state];
   if (own !== undefined) return own;
@@ -62,7 +62,7 @@ export function rowClass(shown: ShownRow, isAlive: boolean): string {
   return row.state === 'open' && isAlive ? 'is-run' : '';
 }
 
-/** Since the beginning: `52.0`, and of long threads `1:07:20`. */
+/** Formats the time since the start: `52.0`, or `1:07:20` for a long thread. */
 function sinceStart(ms: number, whole: number): string {
   const total = Math.max(0, ms) / 1000;
   if (whole < 1_000_000) return total.toFixed(1);
@@ -106,7 +106,7 @@ function turnText({ usage, spend, state }: TimelineEntry, { currency, isAlive }:
     parts.push(`${about}${count(usage.input + usage.cached)} in`, `${count(usage.output)} out`);
   }
   if (spend !== undefined) parts.push(`${money(spend)} ${currency}`);
-  if (parts.length === 0) return state === 'open' && isAlive ? 'reply under way' : 'no reply';
+  if (parts.length === 0) return state === 'open' && isAlive ? 'reply in progress' : 'no reply';
   return parts.join(' · ');
 }
 
@@ -186,7 +186,7 @@ export function TimelineCells({ shown, scene }: { shown: ShownRow; scene: RowSce
         <span class="t" role="gridcell" />
         <span class="w" role="gridcell">
           <span class="said cut">
-            /* New text arrives at the end. */
+            {/* New text arrives at the end. */}
             <ForeignText text={shown.text.slice(-160)} />
           </span>
         </span>

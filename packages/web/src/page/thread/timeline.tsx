@@ -11,7 +11,7 @@ import { VirtualList } from '../parts/virtual-list.tsx';
 import { type RowScene, rowClass, TimelineCells } from './timeline-row.tsx';
 import type { ShownRow } from './use-fold.ts';
 
-/** Rows that leave the window are used again for those that come: no list shows as many at once. */
+/** Number of row elements. They are reused while the user scrolls; fewer rows are visible at once. */
 const POOL = 160;
 
 const PHONE = matchMedia('(max-width: 760px)');
@@ -19,14 +19,14 @@ const PHONE = matchMedia('(max-width: 760px)');
 export function useIsPhone(): boolean {
   const [isPhone, setPhone] = useState(PHONE.matches);
   useEffect(() => {
-    const hear = () => setPhone(PHONE.matches);
-    PHONE.addEventListener('change', hear);
-    return () => PHONE.removeEventListener('change', hear);
+    const onChange = () => setPhone(PHONE.matches);
+    PHONE.addEventListener('change', onChange);
+    return () => PHONE.removeEventListener('change', onChange);
   }, []);
   return isPhone;
 }
 
-/** Computed for new events, and once a second while time passes. */
+/** Computes the scale again for new events, and once a second while the thread runs. */
 export function useScale(
   events: readonly SlimEvent[],
   until: number,
@@ -43,7 +43,7 @@ export function useScale(
 const grid = (colour: string, place: string, width: string): string =>
   `linear-gradient(var(${colour}), var(${colour})) ${place} 0 / ${width} 100% no-repeat`;
 
-/** Lines at the marks, hatching over folded time, and a line at the current time. */
+/** Background of the lane: lines at the marks, hatching over folded time, and a line at the current time. */
 function laneBackground(scale: TimelineScale, isAlive: boolean): string {
   const lines = scaleMarks(scale).map(({ left }) => grid('--line-soft', `${left}%`, '1px'));
   const folds = scale.stretches
@@ -97,7 +97,7 @@ function Legend(props: { events: number; isFolded: boolean; follow: boolean; onF
         </span>
       ))}
       <Button class="plain" aria-pressed={props.follow} onClick={props.onFollow}>
-        {props.follow ? 'follows the end' : 'follow the end'} <kbd>f</kbd>
+        {props.follow ? 'Following the end' : 'Follow the end'} <kbd>f</kbd>
       </Button>
       <span class="end">
         {counted(props.events, 'event')}
@@ -107,16 +107,16 @@ function Legend(props: { events: number; isFolded: boolean; follow: boolean; onF
   );
 }
 
-const seqOf = (shown: ShownRow | undefined): number =>
-  shown?.kind === 'row' && shown.depth < 2 ? shown.row.seq : 0;
+const seqOf = (entry: ShownRow | undefined): number =>
+  entry?.kind === 'row' && entry.depth < 2 ? entry.row.seq : 0;
 
-/** Number of new rows at the end since the user saw the end. Earlier rows that load later do not count. */
+/** Counts new rows at the end since the end was visible. Earlier rows that load later do not count. */
 function useFresh(rows: readonly ShownRow[], follow: boolean): number {
-  const seen = useRef(0);
-  const last = seqOf(rows.findLast((shown) => seqOf(shown) > 0));
-  if (follow || seen.current === 0) seen.current = last;
-  if (last <= seen.current) return 0;
-  const at = rows.findLastIndex((shown) => seqOf(shown) > 0 && seqOf(shown) <= seen.current);
+  const lastSeen = useRef(0);
+  const last = seqOf(rows.findLast((entry) => seqOf(entry) > 0));
+  if (follow || lastSeen.current === 0) lastSeen.current = last;
+  if (last <= lastSeen.current) return 0;
+  const at = rows.findLastIndex((entry) => seqOf(entry) > 0 && seqOf(entry) <= lastSeen.current);
   return rows.length - 1 - at;
 }
 
@@ -127,10 +127,10 @@ function endInSight(box: HTMLDivElement | null): boolean {
   return scroller.scrollHeight - scroller.scrollTop - scroller.clientHeight < 28;
 }
 
-const markTone = (shown: ShownRow): Tone | undefined =>
-  shown.kind === 'live' || (!isTrouble(shown.row) && shown.inside === undefined)
+const markTone = (entry: ShownRow): Tone | undefined =>
+  entry.kind === 'live' || (!isTrouble(entry.row) && entry.inside === undefined)
     ? undefined
-    : shown.row.state === 'waits' || shown.row.state === 'unknown'
+    : entry.row.state === 'waits' || entry.row.state === 'unknown'
       ? 'you'
       : 'bad';
 
@@ -140,8 +140,8 @@ export function Timeline(props: {
   events: number;
   selected: number;
   follow: boolean;
-  onSelect(shown: ShownRow): void;
-  onOpen(shown: ShownRow): void;
+  onSelect(entry: ShownRow): void;
+  onOpen(entry: ShownRow): void;
   onFollow(follow: boolean): void;
 }) {
   const { rows, scene, selected, follow, onFollow } = props;
@@ -151,8 +151,8 @@ export function Timeline(props: {
   const isEndInSight = endInSight(box.current);
   const marks = useMemo(
     () =>
-      rows.flatMap((shown, index) => {
-        const tone = markTone(shown);
+      rows.flatMap((entry, index) => {
+        const tone = markTone(entry);
         return tone === undefined ? [] : [{ index, tone }];
       }),
     [rows],
@@ -167,7 +167,7 @@ export function Timeline(props: {
     >
       <Axis scale={scene.scale} isAlive={scene.isAlive} />
       {rows.length === 0 ? (
-        <EmptyState title="Nothing of this kind" hint="All steps are behind the filter." />
+        <EmptyState title="No step matches the filter" hint="Select All to see every step." />
       ) : (
         <VirtualList
           label="Steps"
@@ -175,22 +175,22 @@ export function Timeline(props: {
           rowHeight={isPhone ? 40 : 27}
           keyOf={(index) => String(index % POOL)}
           row={(index) => {
-            const shown = at(index);
-            return shown ? <TimelineCells shown={shown} scene={scene} /> : null;
+            const entry = at(index);
+            return entry ? <TimelineCells shown={entry} scene={scene} /> : null;
           }}
           rowClass={(index) => {
-            const shown = at(index);
-            return shown ? rowClass(shown, scene.isAlive) : '';
+            const entry = at(index);
+            return entry ? rowClass(entry, scene.isAlive) : '';
           }}
           depthOf={(index) => at(index)?.depth ?? 0}
           {...(selected >= 0 ? { selected } : {})}
           onSelect={(index) => {
-            const shown = at(index);
-            if (shown) props.onSelect(shown);
+            const entry = at(index);
+            if (entry) props.onSelect(entry);
           }}
           onOpen={(index) => {
-            const shown = at(index);
-            if (shown) props.onOpen(shown);
+            const entry = at(index);
+            if (entry) props.onOpen(entry);
           }}
           marks={marks}
           follow={follow}

@@ -56,7 +56,7 @@ test('a filter leaves out turns that have nothing of it, and opens the others', 
   expect(names(denied)).toEqual(['0 Turn 2', '1 fs/write_file']);
 });
 
-test('the rows of an opened child stand below it, with the reply under way', () => {
+test('the rows of an opened child stand below it, with the reply in progress', () => {
   const folded = foldThread(events.slice(0, 2));
   const children = new Map([['child_1', { folded, text: 'so far' }]]);
   expect(names(shownRows(rows, 'me', { ...wish, children })).slice(4)).toEqual([
@@ -80,9 +80,9 @@ test('a limit can be raised above what was used and up to its ceiling', () => {
   const ceiling = { max: 40, from: 'policy' };
   expect(limitProblem(meter, '', ceiling)).toBeUndefined();
   expect(limitProblem(meter, '20', ceiling)).toBeUndefined();
-  expect(limitProblem(meter, '12', ceiling)).toBe('is used up already: 12');
-  expect(limitProblem(meter, '41', ceiling)).toBe('is over the ceiling: policy 40');
-  expect(limitProblem(meter, 'many', ceiling)).toBe('is no number');
+  expect(limitProblem(meter, '12', ceiling)).toBe('must be above 12 (used)');
+  expect(limitProblem(meter, '41', ceiling)).toBe('is above the ceiling: policy 40');
+  expect(limitProblem(meter, 'many', ceiling)).toBe('must be a number above 0');
 });
 
 test('the command of a sheet says what the sheet says, whatever is typed', () => {

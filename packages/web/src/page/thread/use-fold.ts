@@ -6,7 +6,7 @@ import { createThreadFold, type FoldedThread, type ThreadFold } from '../../mode
 import { FILTERS, isRefused, type RowFilter } from '../../model/thread-sums.ts';
 import type { TimelineEntry } from '../../model/timeline-entry.ts';
 
-/** From this many rows on, turns start closed. */
+/** In a thread with more rows, turns start closed. */
 export const MANY_ROWS = 2_000;
 
 /** Old rows stay visible while the start of a long thread is read page by page. */
@@ -14,31 +14,31 @@ const SETTLES_MS = 250;
 
 /** Adds new events at the end immediately, and earlier ones when no more arrive. */
 export function useSettled(events: readonly SlimEvent[]): readonly SlimEvent[] {
-  const shown = useRef(events);
+  const current = useRef(events);
   const [, draw] = useState(0);
   const first = events[0]?.seq;
-  const isEarlier = shown.current.length > 0 && shown.current[0]?.seq !== first;
+  const isEarlier = current.current.length > 0 && current.current[0]?.seq !== first;
   useEffect(() => {
     if (!isEarlier) return undefined;
     const timer = setTimeout(() => {
-      shown.current = events;
+      current.current = events;
       draw((count) => count + 1);
     }, SETTLES_MS);
     return () => clearTimeout(timer);
   }, [events, isEarlier]);
-  if (!isEarlier) shown.current = events;
-  return shown.current;
+  if (!isEarlier) current.current = events;
+  return current.current;
 }
 
 /** Folds only new events. Events before the first one restart the fold. */
 export function useFold(events: readonly SlimEvent[]): FoldedThread {
-  const kept = useRef<{ fold: ThreadFold; first: number; count: number } | undefined>(undefined);
+  const cache = useRef<{ fold: ThreadFold; first: number; count: number } | undefined>(undefined);
   return useMemo(() => {
     const first = events[0]?.seq ?? 0;
-    const isSame = kept.current?.first === first && events.length >= kept.current.count;
-    const fold = isSame && kept.current ? kept.current.fold : createThreadFold();
-    fold.add(events, isSame && kept.current ? kept.current.count : 0);
-    kept.current = { fold, first, count: events.length };
+    const isSame = cache.current?.first === first && events.length >= cache.current.count;
+    const fold = isSame && cache.current ? cache.current.fold : createThreadFold();
+    fold.add(events, isSame && cache.current ? cache.current.count : 0);
+    cache.current = { fold, first, count: events.length };
     return fold.read();
   }, [events]);
 }
@@ -67,31 +67,31 @@ export interface OpenedChild {
   readonly text: string;
 }
 
-interface RowWish {
+interface RowOptions {
   readonly filter: RowFilter | undefined;
-  /** Turns, by their seq, that are not as the rest. */
+  /** Seqs of turns that the user toggled. */
   readonly turned: ReadonlySet<number>;
   readonly areClosed: boolean;
   readonly children: ReadonlyMap<string, OpenedChild>;
 }
 
-/** Turns without a row that fits are left out; with a filter every turn is open. */
+/** Returns the visible rows. With a filter every turn is open, and a turn without a matching row is left out. */
 export function shownRows(
   rows: readonly TimelineEntry[],
   thread: string,
-  wish: RowWish,
+  options: RowOptions,
   depth = 0,
 ): ShownRow[] {
-  const { filter, turned, areClosed, children } = wish;
+  const { filter, turned, areClosed, children } = options;
   const fits = filter && FILTERS[filter];
-  const shown: ShownRow[] = [];
+  const result: ShownRow[] = [];
   let isOpen = true;
   let head: (ShownRow & { kind: 'row' }) | undefined;
   let refused = 0;
   /** A closed turn shows the number of refusals in it. */
   const close = (): void => {
-    const at = head && !isOpen && refused > 0 ? shown.lastIndexOf(head) : -1;
-    if (at >= 0 && head) shown[at] = { ...head, inside: `${refused} denied` };
+    const at = head && !isOpen && refused > 0 ? result.lastIndexOf(head) : -1;
+    if (at >= 0 && head) result[at] = { ...head, inside: `${refused} denied` };
     refused = 0;
   };
   for (const row of rows) {
@@ -99,34 +99,34 @@ export function shownRows(
       close();
       isOpen = fits !== undefined || depth > 0 || areClosed === turned.has(row.seq);
       head = { kind: 'row', row, thread, depth, isOpen };
-      if (!fits) shown.push(head);
+      if (!fits) result.push(head);
       continue;
     }
     if (isRefused(row)) refused += 1;
     if (!isOpen || (fits && !fits(row))) continue;
     if (fits && head) {
-      shown.push(head);
+      result.push(head);
       head = undefined;
     }
     const isStep = row.turn > 0 ? 1 : 0;
     const child = row.thread === undefined ? undefined : children.get(row.thread);
-    shown.push({ kind: 'row', row, thread, depth: depth + isStep, isOpen: child !== undefined });
+    result.push({ kind: 'row', row, thread, depth: depth + isStep, isOpen: child !== undefined });
     if (!child || row.thread === undefined) continue;
-    shown.push(...shownRows(child.folded.rows, row.thread, wish, depth + 2));
+    result.push(...shownRows(child.folded.rows, row.thread, options, depth + 2));
     if (child.text !== '') {
-      shown.push({ kind: 'live', thread: row.thread, depth: depth + 3, text: child.text });
+      result.push({ kind: 'live', thread: row.thread, depth: depth + 3, text: child.text });
     }
   }
   close();
-  return shown;
+  return result;
 }
 
-/** Row of an event: the row that begins with it, names it, or precedes it. */
+/** Index of the row that starts with an event or contains it, or -1. */
 export function rowOfEvent(rows: readonly ShownRow[], thread: string, seq: number): number {
   let best = -1;
-  for (const [index, shown] of rows.entries()) {
-    if (shown.kind === 'live' || shown.thread !== thread) continue;
-    const { row } = shown;
+  for (const [index, entry] of rows.entries()) {
+    if (entry.kind === 'live' || entry.thread !== thread) continue;
+    const { row } = entry;
     if (row.seq === seq && row.kind !== 'turn') return index;
     if (row.seq === seq || row.result === seq || row.denials.includes(seq)) best = index;
   }

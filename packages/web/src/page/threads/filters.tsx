@@ -38,32 +38,32 @@ export interface ListWish {
  * threads, because the page then filters by itself.
  */
 function useSearch(find: string): string {
-  const [asked, setAsked] = useState('');
+  const [search, setSearch] = useState('');
   useEffect(() => {
-    const isAllHere = asked === '' && list.peek().next_cursor === undefined;
-    if (find === asked || (isAllHere && !list.peek().isLoading)) return undefined;
-    const timer = setTimeout(() => setAsked(find), find === '' ? 0 : 350);
+    const isAllHere = search === '' && list.peek().next_cursor === undefined;
+    if (find === search || (isAllHere && !list.peek().isLoading)) return undefined;
+    const timer = setTimeout(() => setSearch(find), find === '' ? 0 : 350);
     return () => clearTimeout(timer);
-  }, [find, asked]);
-  return asked;
+  }, [find, search]);
+  return search;
 }
 
-/** Filters from the address. A span starts when it was chosen, so that the list is not read all the time. */
+/** Returns the filters in the address. The start of a time span is fixed when the user selects the span. */
 export function useListWish(): ListWish {
   const { query } = route.value;
-  const [directive, status, span] = ['directive', 'status', 'since'].map(
+  const [name, status, span] = ['directive', 'status', 'since'].map(
     (name) => query.get(name) ?? '',
   );
   const find = query.get('find') ?? '';
   const hooks = query.get('hooks') === 'yes';
   const q = useSearch(find);
   const since = useMemo(() => {
-    const found = SPANS.find(([word]) => word !== '' && word === span);
-    return found ? String(Date.now() - found[2]) : '';
+    const choice = SPANS.find(([word]) => word !== '' && word === span);
+    return choice ? String(Date.now() - choice[2]) : '';
   }, [span]);
   return {
     asked: {
-      ...(directive ? { directive } : {}),
+      ...(name ? { directive: name } : {}),
       ...(status ? { status } : {}),
       ...(since ? { since } : {}),
       ...(q ? { q } : {}),
@@ -71,7 +71,7 @@ export function useListWish(): ListWish {
     },
     find,
     hooks,
-    isFiltered: [directive, status, span, find].some((word) => word !== ''),
+    isFiltered: [name, status, span, find].some((word) => word !== ''),
   };
 }
 
@@ -103,15 +103,15 @@ function Choice(props: {
 
 export function ThreadFilters(props: { directives: readonly string[]; wish: ListWish }) {
   const { directives, wish } = props;
-  const chosen = wish.asked.directive;
-  const known =
-    chosen === undefined || directives.includes(chosen) ? directives : [...directives, chosen];
+  const name = wish.asked.directive;
+  const names =
+    name === undefined || directives.includes(name) ? directives : [...directives, name];
   return (
-    <search class="filters" aria-label="Which threads">
+    <search class="filters" aria-label="Filter threads">
       <Choice
         name="directive"
         label="Directive"
-        options={[['', 'any directive'], ...known.map((name) => [name, name] as const)]}
+        options={[['', 'any directive'], ...names.map((name) => [name, name] as const)]}
       />
       <Choice name="status" label="Status" options={STATUSES} />
       <Choice name="since" label="Since" options={SPANS} />

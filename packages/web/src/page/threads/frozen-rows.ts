@@ -3,26 +3,26 @@
 import { useRef, useState } from 'preact/hooks';
 import { holdLines, type ThreadLine } from '../../model/thread-lines.ts';
 
-/** When the filter in `key` changes, lines may move until all rows have been read. */
+/** Returns the lines to show. After a change of the filter in `key`, lines move until all rows are read. */
 export function useHeldLines(fresh: readonly ThreadLine[], key: string, isLoading: boolean) {
   const [isHeld, setHeld] = useState({ pointer: false, scroll: false, focus: false });
-  const kept = useRef<{ key: string; lines: readonly ThreadLine[] }>({ key: '', lines: [] });
+  const cache = useRef<{ key: string; lines: readonly ThreadLine[] }>({ key: '', lines: [] });
   const readKey = useRef('');
   const isFree = !isHeld.pointer && !isHeld.scroll && !isHeld.focus;
-  const isNew = kept.current.key !== key || readKey.current !== key;
+  const isNew = cache.current.key !== key || readKey.current !== key;
   if (!isLoading) readKey.current = key;
   const { lines, news } =
-    isFree || isNew ? { lines: fresh, news: 0 } : holdLines(kept.current.lines, fresh);
-  kept.current = { key, lines };
+    isFree || isNew ? { lines: fresh, news: 0 } : holdLines(cache.current.lines, fresh);
+  cache.current = { key, lines };
   const set = (part: keyof typeof isHeld, value: boolean) => {
     if (isHeld[part] !== value) setHeld({ ...isHeld, [part]: value });
   };
   return {
     lines,
     news,
-    /** Lets everything take its place now. */
+    /** Shows all rows in their current order. */
     settle(): void {
-      kept.current = { key: '', lines: [] };
+      cache.current = { key: '', lines: [] };
       setHeld({ ...isHeld, focus: false });
     },
     hold: {

@@ -27,8 +27,8 @@ export const GroupCells = (props: {
 /** Shows `5/12` with its bar, or only the number without a limit. */
 function Used({ run, name, word }: { run: ListedRun; name: 'turns' | 'spend'; word: string }) {
   const meter = run.meters.find((one) => one.name === name);
-  const told = run.cost[name];
-  const used = meter?.used ?? Number(told ?? 0);
+  const amount = run.cost[name];
+  const used = meter?.used ?? Number(amount ?? 0);
   const about = name === 'spend' && run.cost['estimated'] === true ? 'about ' : '';
   return (
     <span role="gridcell" class={`used nowrap small ${name}`}>
@@ -44,7 +44,7 @@ function Used({ run, name, word }: { run: ListedRun; name: 'turns' | 'spend'; wo
   );
 }
 
-/** How long it has been at it, or how long ago it ended. */
+/** Duration of a thread that has not ended, or the age of its end. */
 function When({ run }: { run: ListedRun }) {
   if (run.ended !== undefined) {
     const took = seconds(Math.round((run.ended - run.created) / 1000));
@@ -55,7 +55,7 @@ function When({ run }: { run: ListedRun }) {
     );
   }
   return (
-    <span role="gridcell" class="d when" title={`began ${ago(now.value - run.created)} ago`}>
+    <span role="gridcell" class="d when" title={`started ${ago(now.value - run.created)} ago`}>
       {seconds(Math.round((now.value - run.created) / 1000))}
     </span>
   );
@@ -80,7 +80,7 @@ function Now({ run }: { run: ListedRun }) {
         {visibleText(text, 160)}
       </span>
       {run.worker === undefined ? null : (
-        <span class="faint cut worker" title={`held by ${visibleText(run.worker, 160)}`}>
+        <span class="faint cut worker" title={`lease owner: ${visibleText(run.worker, 160)}`}>
           {visibleText(workerName(run.worker), 40)}
         </span>
       )}
@@ -100,7 +100,7 @@ interface RunCellsProps {
   onFold(): void;
 }
 
-/** Renders again only if its own thread or its position has changed, because one frame moves many. */
+/** Renders again only if its thread or its position has changed, because one frame can move many rows. */
 export class RunCells extends Component<RunCellsProps> {
   override shouldComponentUpdate({ line, run }: RunCellsProps): boolean {
     const { line: was, run: ran } = this.props;
@@ -128,7 +128,7 @@ function Cells({ line, run, currency, onFold }: RunCellsProps) {
             class="fold-tree"
             tabIndex={-1}
             aria-expanded={!line.isFolded}
-            aria-label={`${line.below} below ${run.directive}`}
+            aria-label={`Fold or unfold ${line.below} below ${run.directive}`}
             onClick={(event) => {
               event.stopPropagation();
               onFold();

@@ -1,4 +1,4 @@
-// Pending approvals and those decided today. The review of one is a page of its own.
+// Pending approval requests, and those decided today. A request is reviewed in the second pane.
 import { useEffect, useState } from 'preact/hooks';
 import type { ApprovalList, ListedApproval } from '../../model/api.ts';
 import { seconds } from '../../model/format.ts';
@@ -68,9 +68,7 @@ function Waiting({ current }: { current: string | undefined }) {
   if (error) return <ErrorState error={error} again={again} />;
   if (isLoading && rows.length === 0) return <LoadingRows rows={3} rowHeight={44} />;
   if (rows.length === 0) {
-    return (
-      <EmptyState title="Nothing waits for you" hint="Questions to a person are listed here." />
-    );
+    return <EmptyState title="No pending approval requests" hint="New requests appear here." />;
   }
   return (
     <ul class="picks">
@@ -81,7 +79,7 @@ function Waiting({ current }: { current: string | undefined }) {
   );
 }
 
-/** Approvals decided today, before and after the page was opened. */
+/** Returns requests decided today, before or after the page was opened. Latest first. */
 function useDecided(): readonly ListedApproval[] {
   const { answer } = useResource<ApprovalList>('approvals?state=decided');
   const since = startOfDay(now.value);
@@ -92,14 +90,14 @@ function useDecided(): readonly ListedApproval[] {
     .toSorted((a, b) => (b.decided ?? 0) - (a.decided ?? 0));
 }
 
-/** The one before or after the one that is open. */
+/** Opens the request before or after the open one. Without an open request it opens the first. */
 function step(rows: readonly ListedApproval[], current: string | undefined, by: number): void {
   const at = rows.findIndex(({ id }) => id === current);
   const next = rows[at < 0 ? 0 : Math.max(0, Math.min(rows.length - 1, at + by))];
   if (next) go(pathOf('approvals', next.id), { replace: current !== undefined });
 }
 
-/** The oldest question is open, unless a person closed the review or the screen shows the list alone. */
+/** Opens the oldest request, unless the person closed the review or the screen is too narrow for both. */
 function useOldest(current: string | undefined): { close(): void } {
   const [isClosed, setClosed] = useState(false);
   const oldest = pending.value[0]?.id;
@@ -115,7 +113,7 @@ function useOldest(current: string | undefined): { close(): void } {
   };
 }
 
-/** After a decision the next question is open and has the focus; after the last one the decision stays. */
+/** Opens the next request after a decision. After the last one its decision stays visible. */
 function openNext(decidedId: string): void {
   const next = pending.value.find(({ id }) => id !== decidedId);
   if (next) go(pathOf('approvals', next.id), { replace: true });
@@ -124,8 +122,8 @@ function openNext(decidedId: string): void {
 export function ApprovalsPage() {
   const [, current] = route.value.parts;
   const { close } = useOldest(current);
-  const done = useDecided();
-  const rows = [...pending.value, ...done];
+  const decidedToday = useDecided();
+  const rows = [...pending.value, ...decidedToday];
   useKeys({
     j: { says: 'next', run: () => step(rows, current, 1) },
     k: { says: 'previous', run: () => step(rows, current, -1) },
@@ -144,13 +142,13 @@ export function ApprovalsPage() {
         </header>
         <div class="scroll-y">
           <Waiting current={current} />
-          {done.length > 0 ? (
+          {decidedToday.length > 0 ? (
             <>
               <h2 class="list-head small">
-                Decided today <small>{done.length}</small>
+                Decided today <small>{decidedToday.length}</small>
               </h2>
               <ul class="picks">
-                {done.map((row) => (
+                {decidedToday.map((row) => (
                   <DecidedRow key={row.id} row={row} current={row.id === current} />
                 ))}
               </ul>
@@ -161,8 +159,8 @@ export function ApprovalsPage() {
       {current === undefined ? (
         <section class="card pane stack nothing">
           <EmptyState
-            title="Choose what to review"
-            hint="Nothing can be approved from the list: it is read first."
+            title="No approval request selected"
+            hint="Open a request from the list."
             command="km approvals ls"
           />
         </section>

@@ -120,8 +120,8 @@ function Report({ report }: { report: CostReport }) {
   if (total.threads === 0 && by_directive.length === 0) {
     return (
       <EmptyState
-        title="Nothing has cost anything in this time"
-        hint="What threads cost stands here, counted once, with the price row that was used."
+        title="No costs in this time range"
+        hint="Select a longer range, or run a directive."
         command="km run hello"
       />
     );
@@ -158,8 +158,8 @@ function Report({ report }: { report: CostReport }) {
 }
 
 export function CostPage() {
-  const asked = route.value.query.get('since');
-  const range = isRange(asked) ? asked : '30d';
+  const since = route.value.query.get('since');
+  const range = isRange(since) ? since : '30d';
   const { answer, again } = useResource<CostReport>(`cost?since=${range}`);
   return (
     <main class="scroll-page cost">

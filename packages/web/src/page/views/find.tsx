@@ -91,13 +91,13 @@ async function callHits(find: string, thread: string, signal: AbortSignal): Prom
 }
 
 function useHits(find: string): readonly HitGroup[] {
-  const [asked, setAsked] = useState<readonly HitGroup[]>([]);
+  const [results, setResults] = useState<readonly HitGroup[]>([]);
   const [word, thread] = route.value.parts;
   useEffect(() => {
     if (find === '') return undefined;
     const stop = new AbortController();
     const show = (groups: readonly HitGroup[]): void => {
-      if (!stop.signal.aborted) setAsked(groups);
+      if (!stop.signal.aborted) setResults(groups);
     };
     const timer = setTimeout(() => {
       const calls = word === 't' && thread ? [callHits(find, thread, stop.signal)] : [];
@@ -109,7 +109,7 @@ function useHits(find: string): readonly HitGroup[] {
     };
   }, [find, word, thread]);
   if (find === '') return [];
-  return [approvalHits(find), threadHits(find), ...asked].filter(({ hits }) => hits.length > 0);
+  return [approvalHits(find), threadHits(find), ...results].filter(({ hits }) => hits.length > 0);
 }
 
 /** Arrow keys select a result. Enter in the field opens the first one. */
@@ -141,7 +141,7 @@ export function FindDialog({ onClose }: { onClose: () => void }) {
           onKeyDown={(event) => {
             if (event.key !== 'Enter' && event.key !== 'Escape') return;
             event.preventDefault();
-            // A search field would take the first Escape to clear itself.
+            // The first Escape would only clear the search field.
             if (event.key === 'Escape') onClose();
             else box.current?.querySelector('a')?.click();
           }}
@@ -157,11 +157,11 @@ export function FindDialog({ onClose }: { onClose: () => void }) {
               </Link>
             ))}
             {hits.length > SHOWN ? (
-              <p class="faint">{count(hits.length - SHOWN)} more: write more of it</p>
+              <p class="faint">{count(hits.length - SHOWN)} more; type more to narrow the search</p>
             ) : null}
           </section>
         ))}
-        {text.trim() !== '' && groups.length === 0 ? <p class="faint">nothing found yet</p> : null}
+        {text.trim() !== '' && groups.length === 0 ? <p class="faint">no results yet</p> : null}
       </div>
     </Dialog>
   );

@@ -1,4 +1,4 @@
-// View of the fleet: workers and their projects, queues, leases, and shared limits. Names of hosts,
+// View of the fleet: workers with their projects, queues, leases, and shared limits. Names of hosts,
 // tenants and projects are untrusted.
 import type { FleetLimit, FleetState, FleetWorker } from '../../model/api.ts';
 import {
@@ -25,7 +25,7 @@ import { Link, pathOf } from '../router.tsx';
 import { useFleet } from '../state/fleet.ts';
 import { me } from '../state/session.ts';
 
-/** Time that has passed between two readings of the same clock. */
+/** Formats the time between two readings of the same clock. */
 const since = (from: number, to: number): string =>
   seconds(Math.max(0, Math.round((to - from) / 1000)));
 
@@ -61,7 +61,7 @@ const Slots = ({ worker: { busy, slots } }: { worker: FleetWorker }) => (
   </span>
 );
 
-const WORKER_COLUMNS = 'worker,state,serves,busy,memory,clock,last heard,up,version'.split(',');
+const WORKER_COLUMNS = 'worker,state,serves,busy,memory,clock,last heartbeat,up,version'.split(',');
 
 function WorkersTable({ fleet, clock }: { fleet: FleetState; clock: number }) {
   const rows = fleet.workers.map((worker) => {
@@ -81,7 +81,7 @@ function WorkersTable({ fleet, clock }: { fleet: FleetState; clock: number }) {
         <ForeignText text={servesWords(worker, fleet.own)} />,
         worker.gone ? '–' : <Slots worker={worker} />,
         bytes(worker.memory),
-        off === '' ? 'right' : <span class="you">{off}</span>,
+        off === '' ? 'correct' : <span class="you">{off}</span>,
         <span class={worker.gone ? 'bad' : ''}>{since(worker.heard, clock)} ago</span>,
         worker.gone ? '–' : since(worker.started, clock),
         <ForeignText text={worker.version} class="mono" />,
@@ -92,7 +92,7 @@ function WorkersTable({ fleet, clock }: { fleet: FleetState; clock: number }) {
     <FleetTable
       title="Workers"
       columns={WORKER_COLUMNS}
-      empty="None was heard of: what is queued waits. Start one with `km worker`, on a machine that has the project."
+      empty="No worker is running, so queued threads wait. Start `km worker` on a machine that has the project."
       rows={rows}
     />
   );
@@ -112,7 +112,7 @@ function QueuesTable({ fleet, clock }: { fleet: FleetState; clock: number }) {
           counted(served_by, 'worker')
         ) : (
           <span class="you">
-            <Icon name="warn" /> nobody: {SERVE_IT.replaceAll('`', '')}
+            <Icon name="warn" /> none: {SERVE_IT.replaceAll('`', '')}
           </span>
         ),
       ],
@@ -144,16 +144,16 @@ function HeldTable({ fleet, clock }: { fleet: FleetState; clock: number }) {
       lease_until > clock ? (
         `${since(clock, lease_until)} left`
       ) : (
-        <span class="you">over; goes to another worker</span>
+        <span class="you">expired; another worker takes the thread</span>
       ),
     ],
   }));
   return (
     <FleetTable
-      title="Who holds what"
+      title="Leases"
       note="threads of this project; leases are renewed every few seconds"
       columns={['thread', 'directive', 'state', 'worker', 'lease']}
-      empty="Nothing is held now."
+      empty="No thread has a lease now."
       rows={rows}
     />
   );
@@ -204,7 +204,7 @@ function Sums({ fleet }: { fleet: FleetState }) {
       </span>
       {unserved > 0 ? (
         <span class="you">
-          <b class="you">{count(unserved)}</b> served by nobody
+          <b class="you">{count(unserved)}</b> without a worker
         </span>
       ) : null}
     </span>
@@ -225,8 +225,8 @@ export function FleetPage() {
       </header>
       {isShared ? null : (
         <EmptyState
-          title="There is no fleet"
-          hint="The store of this project is a file: threads run in the process that was asked."
+          title="This project has no fleet"
+          hint="Its store is a file: a thread runs in the process that starts it. A worker needs a store on a server."
           command="km worker --store postgres://…"
         />
       )}

@@ -55,10 +55,10 @@ function Server({ server }: { server: HealthView['server'] }) {
         facts={[
           ['version', server.version],
           ['up', seconds(Math.round((now.value - server.started) / 1000))],
-          ['threads run here', count(server.running)],
+          ['threads running here', count(server.running)],
           ['pages connected', count(server.streams)],
           ['programs connected', count(server.sockets)],
-          ['behind the store', `${count(server.lag_ms)} ms`],
+          ['delay to the store', `${count(server.lag_ms)} ms`],
           ['memory', `${count(server.memory_mb)} MB`],
         ]}
       />
@@ -66,16 +66,16 @@ function Server({ server }: { server: HealthView['server'] }) {
   );
 }
 
-/** Errors decide the verdict first, then warnings. */
+/** Summary of the findings. Errors come before warnings. */
 function Verdict({ findings }: Pick<HealthView, 'findings'>) {
-  const count = (wanted: string): number => findings.filter(({ state }) => state === wanted).length;
+  const count = (which: string): number => findings.filter(({ state }) => state === which).length;
   const [wrong, open] = [count('bad'), count('note')];
   const tone = wrong > 0 ? 'bad' : open > 0 ? 'you' : 'ok';
-  const words = wrong > 0 ? `${wrong} of ${findings.length} to fix` : `${open} to look at`;
+  const words = wrong > 0 ? `${wrong} of ${findings.length} to fix` : `${open} to check`;
   return (
     <span class={`pill ${tone}`}>
       <Icon name={wrong > 0 ? 'no' : open > 0 ? 'ask' : 'ok'} />
-      {wrong + open > 0 ? words : 'all is well'}
+      {wrong + open > 0 ? words : 'no problems'}
     </span>
   );
 }
@@ -91,7 +91,7 @@ export function HealthPage() {
           {answer?.ok ? <Verdict findings={findings} /> : null}
         </div>
         <div class="acts">
-          <Button text="Look again" onClick={again} />
+          <Button text="Check again" onClick={again} />
         </div>
       </div>
       {answer === undefined ? <LoadingRows rows={8} rowHeight={32} /> : null}

@@ -14,15 +14,15 @@ import { go, Link, pathOf, route, setQuery } from '../router.tsx';
 const KINDS = ['directive', 'tool', 'knowledge'] as const;
 const PAUSE_MS = 200;
 
-/** A path under items, with the search that led there. */
+/** Adds the current search to a path under `items`. */
 function withSearch(path: string): string {
   const { query } = route.value;
-  const kept = new URLSearchParams();
+  const params = new URLSearchParams();
   for (const name of ['q', 'kind']) {
     const value = query.get(name);
-    if (value !== null) kept.set(name, value);
+    if (value !== null) params.set(name, value);
   }
-  const text = kept.toString();
+  const text = params.toString();
   return text === '' ? path : `${path}?${text}`;
 }
 
@@ -49,11 +49,11 @@ function ItemRow({ item, current }: { item: ListedItem; current: boolean }) {
 /** The address gets the search text a moment after the last letter. */
 function Search() {
   const { query } = route.value;
-  const asked = query.get('q') ?? '';
+  const search = query.get('q') ?? '';
   const kind = query.get('kind') ?? '';
-  const [text, setText] = useState(asked);
+  const [text, setText] = useState(search);
   useEffect(() => {
-    if (text === asked) return undefined;
+    if (text === search) return undefined;
     const timer = setTimeout(() => setQuery({ q: text }), PAUSE_MS);
     return () => clearTimeout(timer);
   }, [text]);
@@ -86,13 +86,13 @@ const LEVELS = ['project', 'user', 'installed', 'catalog', 'bundle'];
 const levelOf = ({ source = '' }: ListedItem): number =>
   (LEVELS.indexOf(source) + LEVELS.length + 1) % (LEVELS.length + 1);
 
-/** Without a search the items of the project come first and the shipped ones last. */
+/** Sorts by origin without a search: items of the project first, shipped ones last. */
 const inOrder = (items: readonly ListedItem[]): readonly ListedItem[] =>
   (route.value.query.get('q') ?? '') === ''
     ? items.toSorted((a, b) => levelOf(a) - levelOf(b))
     : items;
 
-/** The previous result remains until the next answer arrives. */
+/** Returns the items of the search. The previous result stays until the next answer arrives. */
 function useItems(): {
   list: ItemList | undefined;
   fault: PageFault | undefined;
@@ -100,10 +100,10 @@ function useItems(): {
   more: () => Promise<void>;
 } {
   const { query } = route.value;
-  const asked = new URLSearchParams({ q: query.get('q') ?? '' });
+  const params = new URLSearchParams({ q: query.get('q') ?? '' });
   const kind = query.get('kind');
-  if (kind !== null) asked.set('kind', kind);
-  const { answer, again } = useResource<ItemList>(`items?${asked}`);
+  if (kind !== null) params.set('kind', kind);
+  const { answer, again } = useResource<ItemList>(`items?${params}`);
   const [list, setList] = useState<ItemList>();
   const [fault, setFault] = useState<PageFault>();
   useEffect(() => {
@@ -112,8 +112,8 @@ function useItems(): {
   }, [answer]);
   const more = async () => {
     if (list?.next_cursor === undefined) return;
-    asked.set('cursor', list.next_cursor);
-    const next = await get<ItemList>(`items?${asked}`);
+    params.set('cursor', list.next_cursor);
+    const next = await get<ItemList>(`items?${params}`);
     setFault(next.ok ? undefined : next.error);
     if (next.ok) setList({ ...next.output, items: [...list.items, ...next.output.items] });
   };
@@ -128,7 +128,7 @@ function Found(props: { found: ReturnType<typeof useItems>; kind?: string; id?: 
   if (list.items.length === 0) {
     const isAsked = (route.value.query.get('q') ?? '') !== '';
     return isAsked ? (
-      <EmptyState title="Nothing is called like that" />
+      <EmptyState title="No item matches the search" />
     ) : (
       <EmptyState title="This project has no items yet" command="km init" />
     );
@@ -157,8 +157,8 @@ function Found(props: { found: ReturnType<typeof useItems>; kind?: string; id?: 
 
 export function ItemsPage() {
   const [, kind, id] = route.value.parts;
-  const found = useItems();
-  const items = inOrder(found.list?.items ?? []);
+  const results = useItems();
+  const items = inOrder(results.list?.items ?? []);
   const step = (by: number) => {
     const at = items.findIndex((item) => item.item_type === kind && item.item_id === id);
     const next = items[at < 0 ? 0 : Math.max(0, Math.min(items.length - 1, at + by))];
@@ -180,7 +180,7 @@ export function ItemsPage() {
         <Title class="skip">Items</Title>
         <Search />
         <div class="scroll-y">
-          <Found found={found} {...(isOne ? { kind, id } : {})} />
+          <Found found={results} {...(isOne ? { kind, id } : {})} />
         </div>
       </section>
       {isOne ? (
@@ -188,8 +188,8 @@ export function ItemsPage() {
       ) : (
         <section class="card pane stack nothing">
           <EmptyState
-            title="Choose an item"
-            hint="What it may do, what limits it, and who says so."
+            title="No item selected"
+            hint="Open an item from the list to see its rights and limits."
             command="km search"
           />
         </section>

@@ -16,9 +16,9 @@ export function LoginPage(props: { error?: PageFault }) {
   const enter = async (event: Event) => {
     event.preventDefault();
     setBusy(true);
-    const given = token.trim();
-    // The whole link is as good as its token.
-    const answer = await openSession(/#t=([^&\s]+)/.exec(given)?.[1] ?? given);
+    const text = token.trim();
+    // A person can paste the whole link instead of its token.
+    const answer = await openSession(/#t=([^&\s]+)/.exec(text)?.[1] ?? text);
     setBusy(false);
     setError(answer.ok ? undefined : answer.error);
     if (!answer.ok) return;
@@ -31,11 +31,11 @@ export function LoginPage(props: { error?: PageFault }) {
         <Brand />
         <h1>
           {isOver.value && hasKey()
-            ? 'This session is over'
-            : 'This page needs a link from the terminal'}
+            ? 'Your session has ended'
+            : 'Log in with a link from the terminal'}
         </h1>
         <p>
-          Run <Command text="km web link" /> and open what it prints. The link works once, for two
+          Run <Command text="km web link" /> and open the printed link. The link works once, for two
           minutes.
         </p>
         <label for="token">or paste a token</label>
@@ -49,7 +49,7 @@ export function LoginPage(props: { error?: PageFault }) {
             onInput={(event) => setToken(event.currentTarget.value)}
           />
           <button type="submit" class="btn strong" disabled={token.trim() === '' || isBusy}>
-            Go on
+            Log in
           </button>
         </div>
         {error ? <ErrorState error={error} /> : null}

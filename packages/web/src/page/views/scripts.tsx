@@ -29,7 +29,7 @@ const ScriptRow = ({ script, current }: { script: ListedScript; current: boolean
   </li>
 );
 
-/** By line: what left it, and where it was refused. */
+/** Outcome of each line: an effect, or the fault that stopped the run. */
 function outcomesOf(run: ScriptRun | undefined): Map<number, 'ok' | 'bad'> {
   const lines = new Map<number, 'ok' | 'bad'>();
   for (const { line } of run?.effects ?? []) if (line !== null) lines.set(line, 'ok');
@@ -95,8 +95,8 @@ function Effects({ run }: { run: ScriptRun }) {
           </li>
         ))}
       </ul>
-      {effects.length === 0 ? <p class="faint">Nothing left the script.</p> : null}
-      {run.has_more ? <p class="faint">There were more than are shown.</p> : null}
+      {effects.length === 0 ? <p class="faint">The script had no effects.</p> : null}
+      {run.has_more ? <p class="faint">More effects exist than are listed.</p> : null}
       {fault ? (
         <div class="verdict">
           <b>{fault.code}</b> {fault.line === undefined ? null : `at ${fault.line}`}
@@ -106,7 +106,7 @@ function Effects({ run }: { run: ScriptRun }) {
           </p>
           {fault.approval === undefined ? null : (
             <Link to={pathOf('approvals', fault.approval)} class="to">
-              Review what it asks
+              Review the approval request
             </Link>
           )}
         </div>
@@ -126,7 +126,7 @@ interface PayloadField {
   readonly text: string;
 }
 
-/** `name=value`, JSON when it parses, as `--payload` reads it. */
+/** Returns the payload that `km script --payload` reads. A value that is valid JSON is parsed. */
 function payloadOf(fields: readonly PayloadField[]): Record<string, Data> {
   const payload: Record<string, Data> = {};
   for (const { name, text } of fields) {
@@ -162,20 +162,20 @@ function Payload(props: {
           <input
             type="text"
             aria-label={`Value of field ${index + 1}`}
-            placeholder="value, JSON when it parses"
+            placeholder="text or JSON"
             value={text}
             onInput={(event) => change(index, { text: event.currentTarget.value })}
           />
           <Button
             icon="x"
             class="btn only"
-            aria-label={`Take field ${index + 1} out`}
+            aria-label={`Remove field ${index + 1}`}
             onClick={() => setFields(fields.filter((_, at) => at !== index))}
           />
         </div>
       ))}
       <Button
-        text="Add a field of the payload"
+        text="Add a payload field"
         class="chip"
         onClick={() => setFields([...fields, { name: '', text: '' }])}
       />
@@ -184,7 +184,7 @@ function Payload(props: {
 }
 
 function whyNotRun(): string | undefined {
-  if (!may('approve')) return 'Scripts are run by whoever may also decide.';
+  if (!may('approve')) return 'Your session cannot run scripts; role `approve` is required.';
   return connection.value.state === 'live' ? undefined : 'Not connected.';
 }
 
@@ -202,8 +202,8 @@ function Script({ view }: { view: ScriptDocument }) {
     setFault(answer.ok ? undefined : answer.error);
     if (answer.ok) setRun(answer.output.run);
   };
-  const named = fields.filter(({ name }) => name.trim() !== '');
-  const words = named.map(({ name, text }) => ` --payload ${shellWord(`${name.trim()}=${text}`)}`);
+  const rows = fields.filter(({ name }) => name.trim() !== '');
+  const words = rows.map(({ name, text }) => ` --payload ${shellWord(`${name.trim()}=${text}`)}`);
   return (
     <div class="script">
       <div class="script-doc">
@@ -222,7 +222,7 @@ function Script({ view }: { view: ScriptDocument }) {
         </div>
         {reason === undefined ? null : <p class="dim">{reason}</p>}
         {fault ? <ErrorState error={fault} /> : null}
-        {run ? <Effects run={run} /> : <p class="faint">It has not been run from here yet.</p>}
+        {run ? <Effects run={run} /> : <p class="faint">No run yet. Run the script.</p>}
       </div>
     </div>
   );
@@ -280,7 +280,7 @@ export function ScriptsPage() {
           {answer?.ok && scripts.length === 0 ? (
             <EmptyState
               title="This project has no scripts"
-              hint="Files that `km script` would run stand here."
+              hint="Add a `.mld` file, or a `.md` file with a statement."
             />
           ) : null}
           <ul class="picks">
@@ -289,13 +289,13 @@ export function ScriptsPage() {
             ))}
           </ul>
           {answer?.ok && answer.output.has_more ? (
-            <p class="faint more">There are more than are listed.</p>
+            <p class="faint more">More scripts exist than are listed.</p>
           ) : null}
         </div>
       </section>
       {current === undefined ? (
         <section class="card pane stack nothing">
-          <EmptyState title="Choose a script" command="km script FILE" />
+          <EmptyState title="No script selected" command="km script FILE" />
         </section>
       ) : (
         <ScriptPane key={current} id={current} />

@@ -1,5 +1,5 @@
-// Page of one thread: pending approvals, rights, effects and refusals, cost, and the timeline. All
-// of it is one fold of one array of events.
+// Page of one thread: pending approval requests, rights, effects and refusals, cost, and the
+// timeline. One fold of the events computes all parts.
 import { useMemo, useState } from 'preact/hooks';
 import type { ListedRun, ThreadView } from '../../model/api.ts';
 import type { FoldedThread } from '../../model/fold-thread.ts';
@@ -125,12 +125,12 @@ interface ThreadParts {
   readonly currency: string;
   readonly follow: boolean;
   setFollow(follow: boolean): void;
-  select(shown: ShownRow | undefined): void;
+  select(entry: ShownRow | undefined): void;
   selectSeq(seq: number | undefined): void;
 }
 
-function TabBody(shown: ThreadParts) {
-  const { view, live, folded, place, rows, scene, currency, selectSeq } = shown;
+function TabBody(parts: ThreadParts) {
+  const { view, live, folded, place, rows, scene, currency, selectSeq } = parts;
   const { id } = view.thread;
   switch (place.tab) {
     case 'conversation':
@@ -140,8 +140,8 @@ function TabBody(shown: ThreadParts) {
           events={live.events}
           rows={folded.rows}
           text={live.text}
-          follow={shown.follow}
-          onFollow={shown.setFollow}
+          follow={parts.follow}
+          onFollow={parts.setFollow}
           onSelect={selectSeq}
         />
       );
@@ -165,24 +165,24 @@ function TabBody(shown: ThreadParts) {
         live.isLoading || view.thread.seq > live.events.length ? (
           <LoadingRows rows={12} />
         ) : (
-          <EmptyState title="Has not begun" hint="What it may do stands above." />
+          <EmptyState title="The thread has not started" hint="Its rights are listed above." />
         )
       ) : (
         <Timeline
           rows={rows}
           scene={scene}
           events={folded.events}
-          selected={shown.selected}
-          follow={shown.follow}
-          onSelect={shown.select}
+          selected={parts.selected}
+          follow={parts.follow}
+          onSelect={parts.select}
           onOpen={scene.onToggle}
-          onFollow={shown.setFollow}
+          onFollow={parts.setFollow}
         />
       );
   }
 }
 
-/** The selected row, even if it is folded. The tab of raw events has none. */
+/** Returns the selected row, even if it is folded. The tab of raw events has none. */
 function stepOf({ place, rows, selected, folded }: ThreadParts): TimelineEntry | undefined {
   if (place.tab === 'events') return undefined;
   const row = selected < 0 ? undefined : rows[selected];
@@ -194,8 +194,8 @@ function stepOf({ place, rows, selected, folded }: ThreadParts): TimelineEntry |
   );
 }
 
-function Work(shown: ThreadParts) {
-  const { live, folded, sums, place, currency, selectSeq } = shown;
+function Work(parts: ThreadParts) {
+  const { live, folded, sums, place, currency, selectSeq } = parts;
   const isBeginningMissing = !live.isWhole && live.events.length > 0;
   return (
     <div class="work">
@@ -207,16 +207,16 @@ function Work(shown: ThreadParts) {
         {isBeginningMissing && place.tab !== 'events' ? (
           <p class="partial dim small">
             from event {count(live.events[0]?.seq ?? 0)} on{' '}
-            <Button text="earlier ones" class="more-link" onClick={live.loadBefore} />
+            <Button text="load earlier events" class="more-link" onClick={live.loadBefore} />
           </p>
         ) : null}
         {live.error && live.view ? <ErrorState error={live.error} again={live.again} /> : null}
-        <TabBody {...shown} />
+        <TabBody {...parts} />
       </section>
       <Inspector
         thread={place.within}
         seq={place.at}
-        row={stepOf(shown)}
+        row={stepOf(parts)}
         rows={folded.rows}
         events={live.events}
         currency={currency}
@@ -226,22 +226,22 @@ function Work(shown: ThreadParts) {
   );
 }
 
-/** State of folded, opened and followed rows. The address has the rest of the selection. */
+/** State of folded turns and opened children. The address has the rest of the selection. */
 function useRows(id: string, live: FollowedThread, folded: FoldedThread, place: ThreadPlace) {
   const [turned, setTurned] = useState<ReadonlySet<number>>(new Set<number>());
   const opened = useOpenedChildren();
   const areClosed = folded.rows.length > MANY_ROWS;
   const rows = useMemo(() => {
-    const wish = { filter: place.filter, turned, areClosed, children: opened.children };
-    const shown = shownRows(folded.rows, id, wish);
+    const options = { filter: place.filter, turned, areClosed, children: opened.children };
+    const visible = shownRows(folded.rows, id, options);
     if (live.text !== '' && place.filter === undefined) {
-      shown.push({ kind: 'live', thread: id, depth: 1, text: live.text });
+      visible.push({ kind: 'live', thread: id, depth: 1, text: live.text });
     }
-    return shown;
+    return visible;
   }, [folded, id, place.filter, turned, areClosed, opened.children, live.text]);
-  const toggle = (shown: ShownRow) => {
-    if (shown.kind === 'live') return;
-    const { seq, kind, thread } = shown.row;
+  const toggle = (entry: ShownRow) => {
+    if (entry.kind === 'live') return;
+    const { seq, kind, thread } = entry.row;
     if (kind === 'child' && thread !== undefined) opened.toggle(thread);
     if (kind !== 'turn') return;
     const after = new Set(turned);
@@ -272,7 +272,7 @@ function Sheets(props: {
   }
   if (sheet !== 'graph' || place.at === undefined) return null;
   return (
-    <Dialog title="Where it came from" class="wide-dialog" onClose={close}>
+    <Dialog title="Provenance" class="wide-dialog" onClose={close}>
       <Provenance
         id={place.within}
         seq={place.at}
@@ -318,13 +318,13 @@ function Answers({
   );
 }
 
-/** Outputs and last reply of the thread, which a reader of an ended run needs first. */
+/** Outputs and last reply of the thread. They come first, because a reader of an ended run needs them. */
 function Outcome({ view }: { view: ThreadView }) {
   const { outputs, reply } = view;
   if (outputs === undefined && reply === undefined) return null;
   const isEnded = isEndedStatus(view.thread.status);
   return (
-    <section class="card outcome" tabIndex={0} aria-label={isEnded ? 'Result' : 'Last words'}>
+    <section class="card outcome" tabIndex={0} aria-label={isEnded ? 'Result' : 'Last reply'}>
       {outputs === undefined ? null : (
         <>
           <h2>Outputs</h2>
@@ -333,7 +333,7 @@ function Outcome({ view }: { view: ThreadView }) {
       )}
       {reply === undefined ? null : (
         <>
-          <h2>{isEnded ? 'Last words' : 'Last words so far'}</h2>
+          <h2>{isEnded ? 'Last reply' : 'Last reply so far'}</h2>
           <ForeignText text={reply} />
         </>
       )}
@@ -341,20 +341,20 @@ function Outcome({ view }: { view: ThreadView }) {
   );
 }
 
-/** Nothing can be tried again about it. */
+/** Shown for a thread that was pruned or never existed. A retry cannot help. */
 function Gone({ isPruned }: { isPruned: boolean }) {
   return (
     <EmptyState
-      title={isPruned ? 'This thread was pruned' : 'There is no such thread'}
+      title={isPruned ? 'This thread was pruned' : 'Thread not found'}
       hint={
         isPruned
-          ? 'Its journal is gone; what it cost still counts.'
-          : 'Its id is not known in this project.'
+          ? 'Its journal was deleted. Its cost still counts.'
+          : 'This project has no thread with this id.'
       }
       command="km threads ls"
     >
       <Link to="/" class="btn">
-        All threads
+        Show all threads
       </Link>
     </EmptyState>
   );
@@ -403,10 +403,10 @@ function Thread({ id }: { id: string }) {
     () => (place.at === undefined ? -1 : rowOfEvent(rows, place.within, place.at)),
     [rows, place.at, place.within],
   );
-  const select = (shown: ShownRow | undefined) => {
-    if (shown?.kind === 'live') return;
-    if (shown) setFollow(false);
-    selectEvent(id, shown?.row.seq, shown?.thread);
+  const select = (entry: ShownRow | undefined) => {
+    if (entry?.kind === 'live') return;
+    if (entry) setFollow(false);
+    selectEvent(id, entry?.row.seq, entry?.thread);
   };
   const pause = () => {
     const act = view?.acts.includes('resume') ? 'resume' : 'pause';
@@ -428,7 +428,7 @@ function Thread({ id }: { id: string }) {
   if (!view) return <NotYet live={live} />;
   const scene = { scale, until, isAlive, currency, children, onToggle: toggle };
   const selectSeq = (seq: number | undefined) => selectEvent(id, seq);
-  const shown: ThreadParts = {
+  const parts: ThreadParts = {
     view,
     live,
     folded,
@@ -457,8 +457,8 @@ function Thread({ id }: { id: string }) {
         <ThreadHeader {...acts} troubles={troubles} until={until} />
         <DueBar approvals={view.due} thread={id} />
         <Outcome view={view} />
-        <Answers {...shown} onRaise={() => setSheet('raise')} />
-        <Work {...shown} />
+        <Answers {...parts} onRaise={() => setSheet('raise')} />
+        <Work {...parts} />
         {isSaying ? (
           <Composer
             view={view}
@@ -471,7 +471,7 @@ function Thread({ id }: { id: string }) {
       </main>
       <ThreadDock {...acts} />
       {readers}
-      <Sheets sheet={sheet} shown={shown} acting={acting} onSheet={setSheet} />
+      <Sheets sheet={sheet} shown={parts} acting={acting} onSheet={setSheet} />
     </>
   );
 }
@@ -479,7 +479,7 @@ function Thread({ id }: { id: string }) {
 export function ThreadPage() {
   const [, id = ''] = route.value.parts;
   return id === '' ? (
-    <EmptyState title="No thread selected" hint="Open a thread from the list" />
+    <EmptyState title="No thread selected" hint="Open a thread from the list." />
   ) : (
     <Thread key={id} id={id} />
   );

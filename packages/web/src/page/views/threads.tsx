@@ -1,5 +1,5 @@
-// List of threads: waiting, running, ended. The address has its filters. A row updates in place.
-// Rows change their order only while the pointer is not on the list.
+// List of threads: those that wait for a person, those in progress, and ended ones. The address has
+// its filters. Rows change their order only while the pointer is not on the list.
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import type { ListedItem, Totals } from '../../model/api.ts';
 import { count } from '../../model/format.ts';
@@ -23,7 +23,7 @@ import { useHeldLines } from '../threads/frozen-rows.ts';
 import { GroupCells, RunCells } from '../threads/run-row.tsx';
 
 const totalOf = (totals: Totals, group: ThreadGroup): number =>
-  ({ 'waits for you': totals.waits, 'at work': totals.at_work, ended: totals.ended })[group];
+  ({ 'waits for you': totals.waits, 'in progress': totals.at_work, ended: totals.ended })[group];
 
 /** Shown before the first run: a command, and the first directive that can run. */
 function FirstRun() {
@@ -56,7 +56,7 @@ function Head({ wish }: { wish: ListWish }) {
             <b>{count(totals.waits)}</b> {totals.waits === 1 ? 'waits' : 'wait'} for you
           </span>
           <span class="dim">
-            <b>{count(totals.at_work)}</b> at work
+            <b>{count(totals.at_work)}</b> in progress
           </span>
           <span class="dim">
             <b>{count(totals.ended)}</b> ended
@@ -73,7 +73,7 @@ function Head({ wish }: { wish: ListWish }) {
   );
 }
 
-/** Text `50 of 1,210 · more below`, with an exact total or the number of rows read so far. */
+/** Shows `50 of 1,210 · more below`. With a search text the total is the number of rows read so far. */
 function Foot(props: { shown: number; wish: ListWish; news: number; onNews: () => void }) {
   const { shown, wish, news, onNews } = props;
   const { totals, next_cursor, isLoading, rows } = list.value;
@@ -91,7 +91,7 @@ function Foot(props: { shown: number; wish: ListWish; news: number; onNews: () =
         {isMore ? (isLoading ? ' · reading more' : ' · more below') : ''}
       </span>
       {isMore && wish.find !== '' ? (
-        <Button text="Read more" class="chip" onClick={loadMore} />
+        <Button text="Load more" class="chip" onClick={loadMore} />
       ) : null}
       {news > 0 ? <Button text={`${count(news)} new`} class="chip news" onClick={onNews} /> : null}
       <span class="keys-hint">
@@ -101,20 +101,20 @@ function Foot(props: { shown: number; wish: ListWish; news: number; onNews: () =
   );
 }
 
-/** The line with the selection; it stays with its thread when lines move. */
+/** Selection of a thread in the list. It stays with its thread when lines move. */
 function useSelection(lines: readonly ThreadLine[]) {
   const [id, setId] = useState(route.peek().query.get('at') ?? '');
   // Keys can arrive faster than frames, so each starts from the result of the previous one.
   const latest = useRef({ id, lines });
   latest.current.lines = lines;
-  const indexOf = (wanted: string) =>
-    latest.current.lines.findIndex((line) => line.kind === 'thread' && line.id === wanted);
+  const indexOf = (threadId: string) =>
+    latest.current.lines.findIndex((line) => line.kind === 'thread' && line.id === threadId);
   useEffect(() => {
     if (id === (route.peek().query.get('at') ?? '')) return undefined;
     const timer = setTimeout(() => setQuery({ at: id }), 400);
     return () => clearTimeout(timer);
   }, [id]);
-  /** To the nearest thread from `to` on, in the direction of the move. */
+  /** Selects the nearest thread from `to` on, in the direction of the move. */
   const select = (to: number) => {
     const all = latest.current.lines;
     const step = to < indexOf(latest.current.id) ? -1 : 1;
@@ -143,8 +143,8 @@ function Lines(props: { wish: ListWish }) {
     () => threadLines(rows, { hooks: wish.hooks, find: wish.find, turned }),
     [rows, wish.hooks, wish.find, turned],
   );
-  const asked = JSON.stringify([wish.asked, wish.find, wish.hooks, [...turned]]);
-  const { lines, news, settle, hold } = useHeldLines(fresh, asked, isLoading);
+  const key = JSON.stringify([wish.asked, wish.find, wish.hooks, [...turned]]);
+  const { lines, news, settle, hold } = useHeldLines(fresh, key, isLoading);
   const { index, select, move } = useSelection(lines);
   const turn = (id: string) =>
     setTurned((last) => {
@@ -171,7 +171,7 @@ function Lines(props: { wish: ListWish }) {
     ArrowRight: { says: 'unfold', run: () => fold(false) },
     ArrowLeft: { says: 'fold', run: () => fold(true) },
     h: {
-      says: 'hooks shown or hidden',
+      says: 'show or hide hooks',
       run: () => setQuery({ hooks: wish.hooks ? undefined : 'yes' }),
     },
   });
@@ -179,7 +179,7 @@ function Lines(props: { wish: ListWish }) {
     const line = lines[at];
     return line?.kind === 'thread' ? rows.get(line.id) : undefined;
   };
-  const shown = lines.reduce((sum, line) => sum + (line.kind === 'group' ? line.threads : 0), 0);
+  const total = lines.reduce((sum, line) => sum + (line.kind === 'group' ? line.threads : 0), 0);
   return (
     <section class="card pane stack threads" aria-label="List of threads" {...hold}>
       <VirtualList
@@ -208,7 +208,7 @@ function Lines(props: { wish: ListWish }) {
           );
         }}
       />
-      <Foot shown={shown} wish={wish} news={news} onNews={settle} />
+      <Foot shown={total} wish={wish} news={news} onNews={settle} />
     </section>
   );
 }
@@ -245,9 +245,9 @@ export function ThreadsView() {
       {isNone && all === 0 ? <FirstRun /> : null}
       {isNone && all > 0 ? (
         route.value.query.size === 0 ? (
-          <EmptyState title="No thread is here any more" hint="Those that ran were pruned." />
+          <EmptyState title="All threads were pruned" hint="Run a directive to start a thread." />
         ) : (
-          <EmptyState title="No thread fits">
+          <EmptyState title="No thread matches the filters">
             <Button text="Show all" onClick={clearFilters} />
           </EmptyState>
         )

@@ -36,8 +36,8 @@ const NO_SESSION =
 function certifiedNames(hostname: string, port: () => number, { cert }: TlsFiles) {
   const certificate = new X509Certificate(cert);
   return (host: string): boolean => {
-    const [, name = '', given = '443'] = /^(\[[^\]]+\]|[^:]+)(?::(\d+))?$/.exec(host) ?? [];
-    if (Number(given) !== port()) return false;
+    const [, name = '', hostPort = '443'] = /^(\[[^\]]+\]|[^:]+)(?::(\d+))?$/.exec(host) ?? [];
+    if (Number(hostPort) !== port()) return false;
     const bare = name.replace(/^\[|\]$/g, '');
     if (name === inUrl(hostname).toLowerCase()) return true;
     return (isIP(bare) ? certificate.checkIP(bare) : certificate.checkHost(bare)) !== undefined;
@@ -46,9 +46,9 @@ function certifiedNames(hostname: string, port: () => number, { cert }: TlsFiles
 
 const asAsker = ({ id, who, role, expires }: WebSession): WebAsker => ({ id, who, role, expires });
 
-function byToken(judged: ReturnType<TokenGuard['judge']>): { asker: WebAsker } | Rejection {
-  if (!('token' in judged)) return judged;
-  const { id, name, role, expires } = judged.token;
+function byToken(result: ReturnType<TokenGuard['judge']>): { asker: WebAsker } | Rejection {
+  if (!('token' in result)) return result;
+  const { id, name, role, expires } = result.token;
   return { asker: { id, who: name || id, role, expires: Date.parse(expires) } };
 }
 type TokenGuard = ReturnType<typeof createTokenGuard>;
@@ -67,7 +67,7 @@ export function createAccess(options: AccessOptions) {
         ? certifiedNames(hostname, port, tls)
         : localNames(hostname, port);
   /** A session that a token opened ends with the token. */
-  const holds = ({ from }: WebSession): boolean =>
+  const isCurrent = ({ from }: WebSession): boolean =>
     !from.startsWith('token_') || tokens.counts(from);
 
   function bySession(headers: Headers): { asker: WebAsker } | Rejection {
@@ -76,25 +76,25 @@ export function createAccess(options: AccessOptions) {
     if (key === '' || key.length > 100 || cookies.length === 0) {
       return { status: 401, message: NO_SESSION };
     }
-    const found = sessions.find(port(), cookies, key);
-    if (!found.ok) return { status: 503, message: 'sessions cannot be read' };
-    if (!found.output || !holds(found.output)) {
+    const session = sessions.find(port(), cookies, key);
+    if (!session.ok) return { status: 503, message: 'sessions cannot be read' };
+    if (!session.output || !isCurrent(session.output)) {
       return { status: 401, message: 'this session is over; `km web link` prints a new link' };
     }
-    return { asker: asAsker(found.output) };
+    return { asker: asAsker(session.output) };
   }
 
   /** Returns the session that a token or a link opens. */
-  function opened(token: string): Outcome<Parameters<SessionStore['open']>[0] | undefined> {
+  function sessionFor(token: string): Outcome<Parameters<SessionStore['open']>[0] | undefined> {
     const link = sessions.findLink(port(), token);
     if (!link.ok) return link;
     if (link.output) {
       const { id, who, role } = link.output;
       return ok({ who, role, port: port(), from: id });
     }
-    const found = tokens.find(token);
-    if (!found.ok || !found.output) return found.ok ? ok(undefined) : found;
-    const { id, name, role, expires } = found.output;
+    const match = tokens.find(token);
+    if (!match.ok || !match.output) return match.ok ? ok(undefined) : match;
+    const { id, name, role, expires } = match.output;
     const until = Date.parse(expires);
     return ok({ who: name || id, role, port: port(), from: id, expires: until });
   }
@@ -105,8 +105,8 @@ export function createAccess(options: AccessOptions) {
      * is not an address does not come from a proxy and is ignored.
      */
     addressOf(headers: Headers, peer: string): string {
-      const named = behind ? headers.get('x-forwarded-for')?.split(',').at(-1)?.trim() : undefined;
-      return named !== undefined && isIP(named.replace(/^\[|\]$/g, '')) !== 0 ? named : peer;
+      const client = behind ? headers.get('x-forwarded-for')?.split(',').at(-1)?.trim() : undefined;
+      return client !== undefined && isIP(client.replace(/^\[|\]$/g, '')) !== 0 ? client : peer;
     },
     /** Reason for a refusal before the check of the token. */
     place: (headers: Headers, target: string, isApi: boolean): Rejection | undefined =>
@@ -116,37 +116,37 @@ export function createAccess(options: AccessOptions) {
         isDocument: !isApi,
       }),
     judge(headers: Headers, address: string): { asker: WebAsker } | Rejection {
-      const given = headers.get('authorization');
-      return given === null ? bySession(headers) : byToken(guard.judge(given, address));
+      const header = headers.get('authorization');
+      return header === null ? bySession(headers) : byToken(guard.judge(header, address));
     },
     /** Opens a session with a link or a token. */
     exchange(
       token: string,
       address: string,
     ): { asker: WebAsker; key: string; cookie: string } | Rejection {
-      const wanted = opened(token);
-      if (!wanted.ok) return { status: 503, message: 'sessions and tokens cannot be read' };
-      const made = wanted.output ? sessions.open(wanted.output) : ok(undefined);
-      if (!made.ok && made.error.code === 'rate_limit') {
-        return { status: 429, message: made.error.detail.message };
+      const request = sessionFor(token);
+      if (!request.ok) return { status: 503, message: 'sessions and tokens cannot be read' };
+      const result = request.output ? sessions.open(request.output) : ok(undefined);
+      if (!result.ok && result.error.code === 'rate_limit') {
+        return { status: 429, message: result.error.detail.message };
       }
-      if (!made.ok) return { status: 503, message: 'sessions cannot be written' };
-      if (!made.output) {
+      if (!result.ok) return { status: 503, message: 'sessions cannot be written' };
+      if (!result.output) {
         return guard.refuse(address, 'this link or token does not count here, or not any more');
       }
-      const { key, cookie: value, ...session } = made.output;
+      const { key, cookie: value, ...session } = result.output;
       return { asker: asAsker(session), key, cookie: cookie.write(value, SESSION_MS / 1000) };
     },
     /** Ends the session of the request. Returns the header that deletes the cookie. */
     end(id: string): Outcome<string> {
-      const done = sessions.end(id);
-      return done.ok ? ok(cookie.write('', 0)) : done;
+      const result = sessions.end(id);
+      return result.ok ? ok(cookie.write('', 0)) : result;
     },
     /** True if the session or token is still valid. */
     counts(id: string): boolean {
       if (!id.startsWith('session_')) return tokens.counts(id);
       const all = sessions.list();
-      return all.ok && all.output.some((session) => session.id === id && holds(session));
+      return all.ok && all.output.some((session) => session.id === id && isCurrent(session));
     },
   };
 }

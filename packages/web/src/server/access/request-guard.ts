@@ -53,8 +53,8 @@ function createAttempts(clock: Pick<Clock, 'monotonic'>) {
     /** Counts one more attempt. False: too many. */
     note(address: string): boolean {
       const now = clock.monotonic();
-      const known = since.get(address);
-      const current = known && now - known.at < MINUTE_MS ? known : { at: now, count: 0 };
+      const previous = since.get(address);
+      const current = previous && now - previous.at < MINUTE_MS ? previous : { at: now, count: 0 };
       current.count += 1;
       since.set(address, current);
       const [first] = since.keys();
@@ -102,7 +102,7 @@ export function placeProblem(
     return { status: 421, message: 'this server does not go by that name' };
   }
   const origin = headers.get('origin');
-  const isOwnScheme = (given: string) => !scheme || given.toLowerCase().startsWith(`${scheme}://`);
+  const isOwnScheme = (text: string) => !scheme || text.toLowerCase().startsWith(`${scheme}://`);
   if (origin !== null && !(originHost(origin) === host && isOwnScheme(origin))) {
     return { status: 403, message: 'requests from other origins are refused' };
   }
@@ -137,13 +137,13 @@ export function createTokenGuard({ tokens, clock, onRefused }: TokenGuardOptions
   return {
     refuse,
     /** Checks the header `Authorization`. Wrong tokens of an address are counted. */
-    judge(given: string, address: string): { token: WebToken } | Rejection {
-      const [, token] = /^bearer +([\w-]{1,200})$/i.exec(given) ?? [];
+    judge(header: string, address: string): { token: WebToken } | Rejection {
+      const [, token] = /^bearer +([\w-]{1,200})$/i.exec(header) ?? [];
       if (token === undefined) return refuse(address, 'only bearer tokens are accepted');
-      const found = tokens.find(token);
-      if (!found.ok) return { status: 503, message: 'tokens cannot be read' };
-      if (!found.output) return refuse(address, 'this token does not count here');
-      return { token: found.output };
+      const match = tokens.find(token);
+      if (!match.ok) return { status: 503, message: 'tokens cannot be read' };
+      if (!match.output) return refuse(address, 'this token does not count here');
+      return { token: match.output };
     },
   };
 }
@@ -165,15 +165,15 @@ export function createGuard({ hostname, port, ...options }: GuardOptions) {
     judge(headers: Headers, address: string, target = '/'): Admission {
       const problem = placeProblem(headers, target, { isOwnHost });
       if (problem) return problem;
-      const given = headers.get('authorization');
-      if (given === null) {
+      const header = headers.get('authorization');
+      if (header === null) {
         return isLocal
           ? { client: local }
           : { status: 401, message: NO_TOKEN, isWithoutToken: true };
       }
-      const judged = guard.judge(given, address);
-      if (!('token' in judged)) return judged;
-      const { id, role } = judged.token;
+      const result = guard.judge(header, address);
+      if (!('token' in result)) return result;
+      const { id, role } = result.token;
       return { client: { id, role } };
     },
   };

@@ -39,20 +39,20 @@ export interface WebSession {
   readonly expires: number;
 }
 
-interface KeptSession extends WebSession {
+interface StoredSession extends WebSession {
   readonly project: string;
   readonly cookie: string;
   readonly key: string;
 }
 
-interface KeptLink extends Omit<WebSession, 'from'> {
+interface StoredLink extends Omit<WebSession, 'from'> {
   readonly project: string;
   readonly hash: string;
 }
 
 interface SessionState {
-  readonly links: Map<string, KeptLink>;
-  readonly sessions: Map<string, KeptSession>;
+  readonly links: Map<string, StoredLink>;
+  readonly sessions: Map<string, StoredSession>;
   readonly used: Set<string>;
   /** Number of sessions that each token has opened, including ended ones. */
   readonly opened: Map<string, number>;
@@ -79,10 +79,10 @@ function apply(
 ): string | undefined {
   const { op, ...rest } = row;
   if (op === 'link' && readRow(row, ['id', 'who', 'project'], ['hash'])) {
-    const link = rest as unknown as KeptLink;
+    const link = rest as unknown as StoredLink;
     links.set(link.id, link);
   } else if (op === 'open' && readRow(row, ['id', 'who', 'project', 'from'], ['cookie', 'key'])) {
-    const session = rest as unknown as KeptSession;
+    const session = rest as unknown as StoredSession;
     // INVARIANT: a link opens at most one session, the first one in the file, whichever process wrote it.
     if (used.has(session.from)) return undefined;
     if (links.has(session.from)) used.add(session.from);
@@ -96,10 +96,10 @@ function apply(
 /** The fragment of a link reaches no log and no other page. */
 export const linkTo = (url: string, secret: string): string => `${url}/#t=${secret}`;
 
-const isSame = (hash: string, given: string): boolean =>
-  timingSafeEqual(Buffer.from(hash, 'hex'), Buffer.from(given, 'hex'));
+const isSame = (hash: string, other: string): boolean =>
+  timingSafeEqual(Buffer.from(hash, 'hex'), Buffer.from(other, 'hex'));
 
-const shown = ({ project: _p, cookie: _c, key: _k, ...session }: KeptSession): WebSession =>
+const publicPart = ({ project: _p, cookie: _c, key: _k, ...session }: StoredSession): WebSession =>
   session;
 
 const nameOf = (time: number): string =>
@@ -136,7 +136,7 @@ export function openSessions(
   const text = (count: number): string => Buffer.from(random(count)).toString('base64url');
   const isOver = ({ expires }: { expires: number }): boolean => !(expires > clock.now());
 
-  function own(): Outcome<KeptSession[]> {
+  function own(): Outcome<StoredSession[]> {
     const state = load();
     if (!state.ok) return state;
     const all = [...state.output.sessions.values()];
@@ -163,22 +163,22 @@ export function openSessions(
       return written.ok ? ok(secret) : written;
     },
     /** Returns the link if it is valid here and unused. Every stored one is compared. */
-    findLink(port: number, given: string): Outcome<Omit<WebSession, 'from'> | undefined> {
+    findLink(port: number, secret: string): Outcome<Omit<WebSession, 'from'> | undefined> {
       const state = load();
       if (!state.ok) return state;
-      const hash = secretHash(given);
-      let found: KeptLink | undefined;
+      const hash = secretHash(secret);
+      let match: StoredLink | undefined;
       for (const link of state.output.links.values()) {
         const isOurs = link.project === project && link.port === port;
-        if (isSame(link.hash, hash) && isOurs) found = link;
+        if (isSame(link.hash, hash) && isOurs) match = link;
       }
-      return ok(found && !isOver(found) && !state.output.used.has(found.id) ? found : undefined);
+      return ok(match && !isOver(match) && !state.output.used.has(match.id) ? match : undefined);
     },
     /** Opens a session. Undefined: its link is used already. Cookie and key are returned once. */
     open(
-      wanted: Pick<WebSession, 'who' | 'role' | 'port' | 'from'> & { expires?: number },
+      request: Pick<WebSession, 'who' | 'role' | 'port' | 'from'> & { expires?: number },
     ): Outcome<(WebSession & { cookie: string; key: string }) | undefined> {
-      const { who, role, port, from } = wanted;
+      const { who, role, port, from } = request;
       const before = load();
       if (!before.ok) return before;
       if ((before.output.opened.get(from) ?? 0) >= MAX_OPENED) {
@@ -186,7 +186,7 @@ export function openSessions(
         return fail('rate_limit', message);
       }
       const [cookie, key, created] = [text(32), text(32), clock.now()];
-      const expires = Math.min(created + SESSION_MS, wanted.expires ?? Number.POSITIVE_INFINITY);
+      const expires = Math.min(created + SESSION_MS, request.expires ?? Number.POSITIVE_INFINITY);
       const session = { id: `session_${text(9)}`, who, role, port, from, created, expires };
       const hashes = { cookie: secretHash(cookie), key: secretHash(key) };
       const written = append({ op: 'open', ...session, project, ...hashes });
@@ -200,13 +200,13 @@ export function openSessions(
       const sessions = own();
       if (!sessions.ok) return sessions;
       const [keyHash, ...hashes] = [key, ...cookies].map(secretHash);
-      let found: KeptSession | undefined;
+      let match: StoredSession | undefined;
       for (const session of sessions.output) {
         const isKey = isSame(session.key, keyHash ?? '');
         const isCookie = hashes.map((hash) => isSame(session.cookie, hash)).includes(true);
-        if (isKey && isCookie && session.port === port) found = session;
+        if (isKey && isCookie && session.port === port) match = session;
       }
-      return ok(found && shown(found));
+      return ok(match && publicPart(match));
     },
     counts(id: string): boolean {
       const sessions = own();
@@ -214,7 +214,7 @@ export function openSessions(
     },
     list(): Outcome<WebSession[]> {
       const sessions = own();
-      return sessions.ok ? ok(sessions.output.map(shown)) : sessions;
+      return sessions.ok ? ok(sessions.output.map(publicPart)) : sessions;
     },
     end,
     clean: () => cleanUp(folder, nameOf(clock.now() - 2 * DAY_MS)),

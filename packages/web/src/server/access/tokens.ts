@@ -39,7 +39,7 @@ interface WebToken {
   readonly last: string;
 }
 
-interface KeptToken extends WebToken {
+interface StoredToken extends WebToken {
   readonly project: string;
   readonly hash: string;
 }
@@ -55,7 +55,7 @@ const MAX_NAME = 100;
 const MAX_DAYS = 3650;
 const DAY_MS = 24 * 60 * 60 * 1000;
 const TEXTS = ['id', 'name', 'role', 'created', 'expires', 'last', 'project', 'hash'] as const;
-function readKept(line: JsonObject): KeptToken | undefined {
+function readStored(line: JsonObject): StoredToken | undefined {
   const { op: _op, ...rest } = line;
   const isWhole =
     TEXTS.every((name) => typeof getOwn(rest, name) === 'string') &&
@@ -63,11 +63,11 @@ function readKept(line: JsonObject): KeptToken | undefined {
     ROLES.some((role) => role === rest.role) &&
     isSecretHash(plainText(rest.hash)) &&
     !Number.isNaN(Date.parse(plainText(rest.expires)));
-  return isWhole ? (rest as unknown as KeptToken) : undefined;
+  return isWhole ? (rest as unknown as StoredToken) : undefined;
 }
 
-function apply(tokens: Map<string, KeptToken>, row: JsonObject): string | undefined {
-  const added = row.op === 'add' ? readKept(row) : undefined;
+function apply(tokens: Map<string, StoredToken>, row: JsonObject): string | undefined {
+  const added = row.op === 'add' ? readStored(row) : undefined;
   if (added) tokens.set(added.id, added);
   else if (row.op === 'remove' && typeof row.id === 'string') tokens.delete(row.id);
   else return 'unknown decision';
@@ -91,14 +91,14 @@ export function withProcessToken(
   const hash = Buffer.from(secretHash(token), 'hex');
   const last = token.slice(-4);
   const row = { id: `http:${randomUUID()}`, name: '', created: '', expires: '', last };
-  const isOwn = (given: string): boolean =>
-    timingSafeEqual(hash, Buffer.from(secretHash(given), 'hex'));
-  const find: TokenStore['find'] = (given) =>
-    isOwn(given) ? ok({ ...row, role: 'steer' }) : tokens.find(given);
+  const isOwn = (secret: string): boolean =>
+    timingSafeEqual(hash, Buffer.from(secretHash(secret), 'hex'));
+  const find: TokenStore['find'] = (secret) =>
+    isOwn(secret) ? ok({ ...row, role: 'steer' }) : tokens.find(secret);
   return { token, tokens: { find } };
 }
 
-const shown = ({ hash: _hash, project: _project, ...token }: KeptToken): WebToken => token;
+const publicPart = ({ hash: _hash, project: _project, ...token }: StoredToken): WebToken => token;
 
 /**
  * The tokens of a project, by its real path; those of others are not seen. They lie in the user's folder:
@@ -114,11 +114,11 @@ export function openTokens(
     what: 'the file of tokens',
     closedTo: 0o077,
     files: () => [file],
-    empty: () => new Map<string, KeptToken>(),
+    empty: () => new Map<string, StoredToken>(),
     apply,
   });
 
-  function own(): Outcome<KeptToken[]> {
+  function own(): Outcome<StoredToken[]> {
     const tokens = load();
     if (!tokens.ok) return tokens;
     return ok([...tokens.output.values()].filter((token) => token.project === project));
@@ -131,16 +131,16 @@ export function openTokens(
     /** Lists all tokens of this project, including expired ones. */
     list(): Outcome<WebToken[]> {
       const tokens = own();
-      return tokens.ok ? ok(tokens.output.map(shown)) : tokens;
+      return tokens.ok ? ok(tokens.output.map(publicPart)) : tokens;
     },
     /** Makes one; the token itself is in this answer and nowhere else. */
-    add(wanted: {
+    add(request: {
       name: string;
       role: string;
       days: number;
     }): Outcome<WebToken & { token: string }> {
-      const { name, days } = wanted;
-      const role = ROLES.find((known) => known === wanted.role);
+      const { name, days } = request;
+      const role = ROLES.find((one) => one === request.role);
       if (!role) return fail('invalid_input', `\`role\` must be one of ${ROLES.join(', ')}`);
       if (name.length > MAX_NAME || /\p{C}/u.test(name)) {
         return fail('invalid_input', `\`name\` must be a text of at most ${MAX_NAME} characters`);
@@ -173,15 +173,15 @@ export function openTokens(
       return append({ op: 'remove', id });
     },
     /** The one that was given, if it counts here and now. Every one is compared, in constant time. */
-    find(given: string): Outcome<WebToken | undefined> {
+    find(secret: string): Outcome<WebToken | undefined> {
       const tokens = own();
       if (!tokens.ok) return tokens;
-      const hash = Buffer.from(secretHash(given), 'hex');
-      let found: KeptToken | undefined;
+      const hash = Buffer.from(secretHash(secret), 'hex');
+      let match: StoredToken | undefined;
       for (const token of tokens.output) {
-        if (timingSafeEqual(Buffer.from(token.hash, 'hex'), hash)) found = token;
+        if (timingSafeEqual(Buffer.from(token.hash, 'hex'), hash)) match = token;
       }
-      return ok(found && !isOver(found) ? shown(found) : undefined);
+      return ok(match && !isOver(match) ? publicPart(match) : undefined);
     },
     /** Does a token that opened something still count? */
     counts(id: string): boolean {

@@ -6,7 +6,7 @@ export type Changed<T> = ReturnType<typeof createChanged<T>>;
 export function createChanged<T>(size: number, from: number) {
   /** The one that changed longest ago first. */
   const all = new Map<string, { readonly number: number; readonly value: T }>();
-  let forgotten = from;
+  let dropped = from;
   return {
     note(id: string, value: T, number: number): void {
       all.delete(id);
@@ -14,12 +14,12 @@ export function createChanged<T>(size: number, from: number) {
       if (all.size <= size) return;
       const [oldest] = all;
       if (!oldest) return;
-      forgotten = oldest[1].number;
+      dropped = oldest[1].number;
       all.delete(oldest[0]);
     },
     /** Returns undefined if some changes were dropped. */
     since(number: number): T[] | undefined {
-      if (number < forgotten) return undefined;
+      if (number < dropped) return undefined;
       const later: T[] = [];
       for (const entry of all.values()) if (entry.number > number) later.push(entry.value);
       return later;

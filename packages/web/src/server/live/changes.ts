@@ -64,21 +64,21 @@ export function roundFrames(round: Round, topics: readonly Topic[]): StreamFrame
 /** More than a person can look at. */
 const MAX_PENDING = 500;
 
-function createAsked(store: Pick<Store, 'approvals'>) {
-  let known: ReadonlyMap<string, Approval> = new Map();
+function createApprovalPoll(store: Pick<Store, 'approvals'>) {
+  let previous: ReadonlyMap<string, Approval> = new Map();
   let list: readonly Approval[] = [];
   /** Remaining uses of approvals that were approved during the watch. A use is a change, too. */
-  const given = new Map<string, number>();
+  const remaining = new Map<string, number>();
 
   /** Returns the approvals of `given` that were used since. */
   async function used(): Promise<Outcome<readonly Approval[]>> {
-    if (given.size === 0) return { ok: true, output: [] };
-    const found = await store.approvals({ state: 'approved', limit: MAX_PENDING });
-    if (!found.ok) return found;
-    const left = new Map(found.output.map(({ id, uses }) => [id, uses]));
+    if (remaining.size === 0) return { ok: true, output: [] };
+    const page = await store.approvals({ state: 'approved', limit: MAX_PENDING });
+    if (!page.ok) return page;
+    const usesById = new Map(page.output.map(({ id, uses }) => [id, uses]));
     const changed: Approval[] = [];
-    for (const [id, uses] of given) {
-      if (left.get(id) === uses) continue;
+    for (const [id, uses] of remaining) {
+      if (usesById.get(id) === uses) continue;
       const now = await store.approvals({ id });
       if (!now.ok) return now;
       changed.push(...now.output.filter((one) => one.state !== 'approved' || one.uses !== uses));
@@ -86,12 +86,12 @@ function createAsked(store: Pick<Store, 'approvals'>) {
     return { ok: true, output: changed };
   }
 
-  function noteGiven(changed: readonly Approval[]): void {
+  function noteApproved(changed: readonly Approval[]): void {
     for (const { id, state, uses } of changed) {
-      given.delete(id);
-      if (state === 'approved') given.set(id, uses);
+      remaining.delete(id);
+      if (state === 'approved') remaining.set(id, uses);
     }
-    for (const id of given.keys()) if (given.size > MAX_PENDING) given.delete(id);
+    for (const id of remaining.keys()) if (remaining.size > MAX_PENDING) remaining.delete(id);
   }
 
   return {
@@ -99,24 +99,24 @@ function createAsked(store: Pick<Store, 'approvals'>) {
 
     /** Returns approvals that are new, changed, decided, used or expired since the previous poll. */
     async look(): Promise<Outcome<readonly Approval[]>> {
-      const found = await store.approvals({ state: 'pending', limit: MAX_PENDING });
-      if (!found.ok) return found;
-      list = found.output;
+      const page = await store.approvals({ state: 'pending', limit: MAX_PENDING });
+      if (!page.ok) return page;
+      list = page.output;
       const now = new Map(list.map((approval) => [approval.id, approval]));
       const uses = await used();
       if (!uses.ok) return uses;
       // An approval with a new `shown` counts as new.
       const isNew = ({ id, shown }: Approval): boolean =>
-        !isDeepStrictEqual(known.get(id)?.shown, shown);
+        !isDeepStrictEqual(previous.get(id)?.shown, shown);
       const changed = [...list.filter(isNew), ...uses.output];
-      for (const id of known.keys()) {
+      for (const id of previous.keys()) {
         if (now.has(id)) continue;
-        const gone = await store.approvals({ id });
-        if (!gone.ok) return gone;
-        changed.push(...gone.output);
+        const row = await store.approvals({ id });
+        if (!row.ok) return row;
+        changed.push(...row.output);
       }
-      known = now;
-      noteGiven(changed);
+      previous = now;
+      noteApproved(changed);
       return { ok: true, output: changed };
     },
   };
@@ -125,60 +125,60 @@ function createAsked(store: Pick<Store, 'approvals'>) {
 export function createChangeReader({ store, clock, isHere, listed }: ReaderPorts, from: number) {
   const makeRows = createRows({ store, isHere });
   const counted = createTotals(store, clock);
-  const asked = createAsked(store);
+  const poll = createApprovalPoll(store);
   const changedRows: Changed<ListedRun> = createChanged(KEPT, from);
   const changedApprovals: Changed<ListedApproval> = createChanged(KEPT, from);
   /** Heads of threads that may be threads of hooks. */
-  const strangers = new Set<string>();
-  let told = NO_TOTALS;
+  const unclassified = new Set<string>();
+  let lastTotals = NO_TOTALS;
 
   /** Reads running threads in one query and each of the others alone. */
   async function summaries(
     moved: ReadonlyMap<string, ThreadStatus | undefined>,
   ): Promise<Outcome<ThreadSummary[]>> {
-    const found = new Map<string, ThreadSummary>();
+    const byId = new Map<string, ThreadSummary>();
     const open = [...moved.values()].filter((status) => status !== undefined && !isEnded(status));
     if (open.length > MANY) {
       const status = [...new Set(open)].filter((one) => one !== undefined);
       const limit = Math.min(MAX_QUERY, open.length + 20);
       const page = await store.query({ status, order_by: 'updated', limit });
       if (!page.ok) return page;
-      for (const row of page.output.rows) if (moved.has(row.id)) found.set(row.id, row);
+      for (const row of page.output.rows) if (moved.has(row.id)) byId.set(row.id, row);
     }
     for (const id of moved.keys()) {
-      if (found.has(id)) continue;
+      if (byId.has(id)) continue;
       const row = await store.thread(id);
-      if (row.ok) found.set(id, row.output);
+      if (row.ok) byId.set(id, row.output);
       else if (row.error.code !== 'not_found') return row;
     }
-    return { ok: true, output: [...found.values()] };
+    return { ok: true, output: [...byId.values()] };
   }
 
   return {
     note: makeRows.note,
-    rows: (threads: readonly ThreadSummary[]) => makeRows.rows(threads, asked.pending()),
-    totals: () => counted.read(asked.pending()),
+    rows: (threads: readonly ThreadSummary[]) => makeRows.rows(threads, poll.pending()),
+    totals: () => counted.read(poll.pending()),
     /** Changes after a number of the hub. Undefined: the number is too old. */
     rowsSince: changedRows.since,
     approvalsSince: changedApprovals.since,
 
     /** Counts the new status of a thread immediately. */
     move(id: string, status: ThreadStatus): void {
-      if (!counted.move(id, status)) strangers.add(id);
+      if (!counted.move(id, status)) unclassified.add(id);
     },
 
     /** Approvals that are pending before the first round are not changes. */
     async begin(): Promise<Outcome<null>> {
-      const looked = await asked.look();
-      if (!looked.ok) return looked;
-      const totals = await counted.read(asked.pending());
-      if (totals.ok) told = totals.output;
+      const first = await poll.look();
+      if (!first.ok) return first;
+      const totals = await counted.read(poll.pending());
+      if (totals.ok) lastTotals = totals.output;
       return totals.ok ? { ok: true, output: null } : totals;
     },
 
     /** Polls approvals, because they change without a head. */
     async lookAround(): Promise<Outcome<readonly Approval[]>> {
-      return await asked.look();
+      return await poll.look();
     },
 
     /** `number` is that of the hub from now on. `decided`: approvals that changed since the last round. */
@@ -187,26 +187,26 @@ export function createChangeReader({ store, clock, isHere, listed }: ReaderPorts
       decided: readonly Approval[],
       number: number,
     ): Promise<Outcome<Round>> {
-      const wanted = new Map<string, ThreadStatus | undefined>(moved);
+      const statuses = new Map<string, ThreadStatus | undefined>(moved);
       for (const { thread } of decided) {
-        if (thread !== undefined && !wanted.has(thread)) wanted.set(thread, undefined);
+        if (thread !== undefined && !statuses.has(thread)) statuses.set(thread, undefined);
       }
-      for (const id of strangers) if (!wanted.has(id)) wanted.set(id, undefined);
-      strangers.clear();
-      const found = await summaries(wanted);
-      if (!found.ok) return found;
-      for (const { id, status, kind } of found.output) counted.move(id, status, kind);
-      const rows = await makeRows.rows(found.output, asked.pending());
+      for (const id of unclassified) if (!statuses.has(id)) statuses.set(id, undefined);
+      unclassified.clear();
+      const threads = await summaries(statuses);
+      if (!threads.ok) return threads;
+      for (const { id, status, kind } of threads.output) counted.move(id, status, kind);
+      const rows = await makeRows.rows(threads.output, poll.pending());
       if (!rows.ok) return rows;
       const approvals =
         decided.length === 0 ? { ok: true as const, output: [] } : await listed(decided);
       if (!approvals.ok) return approvals;
-      const totals = await counted.read(asked.pending());
+      const totals = await counted.read(poll.pending());
       if (!totals.ok) return totals;
       for (const row of rows.output) changedRows.note(row.id, row, number);
       for (const one of approvals.output) changedApprovals.note(one.id, one, number);
-      const isNew = !isSame(told, totals.output);
-      told = totals.output;
+      const isNew = !isSame(lastTotals, totals.output);
+      lastTotals = totals.output;
       return {
         ok: true,
         output: {

@@ -39,7 +39,7 @@ export function createClient(
   }
 
   /** Replaces missed frames by one reset per topic. */
-  function tellMissed(): void {
+  function sendResets(): void {
     for (const [topic, after] of missed) {
       if (!topics.has(topic)) {
         missed.delete(topic);
@@ -86,7 +86,7 @@ export function createClient(
     reset(topic: Topic, after?: number): void {
       if (isOver) return;
       miss(topic, after);
-      if (!isFull) tellMissed();
+      if (!isFull) sendResets();
     },
     /** Sends the position, so that the client can return to it. `upTo`: rows and approvals. */
     greet(upTo: number | undefined): void {
@@ -96,7 +96,7 @@ export function createClient(
     ready(): void {
       if (!isFull || isOver) return;
       isFull = false;
-      tellMissed();
+      sendResets();
     },
     end(): void {
       isOver = true;

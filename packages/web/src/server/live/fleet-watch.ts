@@ -38,22 +38,22 @@ const limitOf = ({ spend_per_day: spend, ...limit }: SharedLimit): FleetLimit =>
 
 /** Merges the live workers with those that vanished without a sign-off. */
 function createRoll() {
-  let known: ReadonlyMap<string, FleetWorker> = new Map();
+  let previous: ReadonlyMap<string, FleetWorker> = new Map();
   return (workers: readonly Omit<FleetWorker, 'gone'>[], now: number): FleetWorker[] => {
     const here = workers.map((worker) => ({ ...worker, gone: false }));
     const names = new Set(here.map(({ id }) => id));
-    const lost = [...known.values()]
+    const lost = [...previous.values()]
       .filter(({ id, heard }) => !names.has(id) && now - heard > LEFT_MS && now - heard < LOST_MS)
       .slice(-MAX_LOST)
       .map((worker) => ({ ...worker, busy: 0, gone: true }));
     const all = [...here, ...lost];
-    known = new Map(all.map((worker) => [worker.id, worker]));
+    previous = new Map(all.map((worker) => [worker.id, worker]));
     return all;
   };
 }
 
 /** Threads with a lease, the last changed first. */
-async function heldIn(store: Store): Promise<Outcome<FleetHold[]>> {
+async function leasesIn(store: Store): Promise<Outcome<FleetHold[]>> {
   const page = await store.query({ status: ALIVE, order_by: 'updated', limit: MAX_HELD });
   if (!page.ok) return page;
   return ok(
@@ -72,7 +72,7 @@ async function readFleet(
     fleet.now(),
     fleet.workers(),
     fleet.queues(),
-    heldIn(store),
+    leasesIn(store),
     fleet.limits(),
   ]);
   if (!now.ok) return now;
@@ -96,7 +96,7 @@ export function createFleetWatch(ports: FleetPorts) {
   const { store, clock } = ports;
   const { fleet } = store;
   const roll = createRoll();
-  let looked: Promise<Outcome<FleetState | null>> | undefined;
+  let latest: Promise<Outcome<FleetState | null>> | undefined;
   let [since, hasMoved] = [Number.NEGATIVE_INFINITY, false];
   return {
     /** A thread moved, so the owner of its lease may be another. */
@@ -111,10 +111,10 @@ export function createFleetWatch(ports: FleetPorts) {
     /** Returns a result at most a second old, or null if the store is a file. */
     read(): Promise<Outcome<FleetState | null>> {
       if (!fleet) return Promise.resolve(ok(null));
-      if (looked && clock.monotonic() - since < KEPT_MS) return looked;
+      if (latest && clock.monotonic() - since < KEPT_MS) return latest;
       [since, hasMoved] = [clock.monotonic(), false];
-      looked = readFleet(fleet, ports, roll);
-      return looked;
+      latest = readFleet(fleet, ports, roll);
+      return latest;
     },
   };
 }

@@ -56,12 +56,12 @@ function createReadingLife(ports: HubPorts, clients: HubClients, onBegin: () => 
     const listed = (approvals: Parameters<typeof listedApprovals>[1]) =>
       listedApprovals(store, approvals);
     const onEnd = (): void => void beginAgain();
-    const made = createReading({ store, clock, isHere, served, listed, onError, onEnd }, number);
-    const begun = await made.begin();
-    if (begun.ok && !isClosed) {
-      reading = made;
+    const next = createReading({ store, clock, isHere, served, listed, onError, onEnd }, number);
+    const started = await next.begin();
+    if (started.ok && !isClosed) {
+      reading = next;
       onBegin();
-    } else await made.stop();
+    } else await next.stop();
   }
 
   /** Starts the reader if none is active. With clients it retries until a store exists. */
@@ -78,7 +78,7 @@ function createReadingLife(ports: HubPorts, clients: HubClients, onBegin: () => 
   }
 
   /** Stops the reader. Earlier numbers become invalid, because changes are not read from now on. */
-  async function rest(): Promise<void> {
+  async function stopReader(): Promise<void> {
     const now = reading;
     reading = undefined;
     if (!now) return;
@@ -90,12 +90,12 @@ function createReadingLife(ports: HubPorts, clients: HubClients, onBegin: () => 
   }
 
   async function beginAgain(): Promise<void> {
-    await rest();
+    await stopReader();
     if (clients.size > 0) await wake();
   }
 
   const idle = setInterval(() => {
-    if (clients.size === 0 && clock.monotonic() - used > LINGER_MS) void rest();
+    if (clients.size === 0 && clock.monotonic() - used > LINGER_MS) void stopReader();
   }, LINGER_MS / 3).unref();
 
   return {
@@ -113,22 +113,22 @@ function createReadingLife(ports: HubPorts, clients: HubClients, onBegin: () => 
       clearInterval(idle);
       clearTimeout(retry);
       await starting;
-      await rest();
+      await stopReader();
     },
   };
 }
 
 /** Sends a client the changes during its absence, or a reset. */
-function tellSince(
+function sendSince(
   { reader }: HubReading,
   client: HubClient,
   topics: readonly Topic[],
   since: number | undefined,
   totals: Totals | undefined,
 ): void {
-  const known = since ?? -1;
-  const rows = topics.includes('threads') ? reader.rowsSince(known) : [];
-  const approvals = topics.includes('approvals') ? reader.approvalsSince(known) : [];
+  const from = since ?? -1;
+  const rows = topics.includes('threads') ? reader.rowsSince(from) : [];
+  const approvals = topics.includes('approvals') ? reader.approvalsSince(from) : [];
   if (rows === undefined) client.reset('threads');
   if (approvals === undefined) client.reset('approvals');
   const missed = { rows: rows ?? [], approvals: approvals ?? [], totals };
@@ -154,7 +154,7 @@ async function join(
     if (client.isOver() || life.now() !== reading) return;
     const counted = totals.ok ? totals.output : undefined;
     // Sends changes up to the last round of rows. Newer ones follow with the next round.
-    if (position) tellSince(reading, client, ofAll, position.number, counted);
+    if (position) sendSince(reading, client, ofAll, position.number, counted);
     reading.listening.add(client);
     reading.soon();
   }
@@ -187,16 +187,16 @@ function subscriptionOf(
   return {
     ready: client.ready,
     change(topics, after) {
-      const wanted = new Set(topics.slice(0, MAX_TOPICS));
-      const gone = [...client.topics].filter((topic) => !wanted.has(topic));
-      const added = [...wanted].filter((topic) => !client.topics.has(topic));
-      for (const topic of gone) client.topics.delete(topic);
-      leave(life.now(), client, gone);
+      const next = new Set(topics.slice(0, MAX_TOPICS));
+      const removed = [...client.topics].filter((topic) => !next.has(topic));
+      const added = [...next].filter((topic) => !client.topics.has(topic));
+      for (const topic of removed) client.topics.delete(topic);
+      leave(life.now(), client, removed);
       for (const topic of added) client.topics.add(topic);
       const position = after === undefined ? undefined : readPosition(after, mark);
       const seqs = new Map([...(clients.get(client)?.seqs ?? []), ...(position?.seqs ?? [])]);
       // INVARIANT: the position of a client never contains threads outside of its topics.
-      for (const thread of seqs.keys()) if (!wanted.has(threadTopic(thread))) seqs.delete(thread);
+      for (const thread of seqs.keys()) if (!next.has(threadTopic(thread))) seqs.delete(thread);
       clients.set(client, { number: undefined, seqs });
       if (added.length > 0) void join(life, client, added, position);
     },

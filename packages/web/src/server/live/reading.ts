@@ -157,13 +157,13 @@ function createRest(clock: Clock) {
 }
 
 /** Sends the rows and approvals of a round to every client of these topics. */
-function tellRound(news: Round, listening: Iterable<HubClient>, number: number): void {
-  const made = new Map<string, StreamFrame[]>();
+function sendRound(news: Round, listening: Iterable<HubClient>, number: number): void {
+  const framesByTopics = new Map<string, StreamFrame[]>();
   for (const client of listening) {
     const about = [...client.topics].filter(isOfAll);
     const key = about.toSorted().join();
-    const frames = made.get(key) ?? roundFrames(news, about);
-    made.set(key, frames);
+    const frames = framesByTopics.get(key) ?? roundFrames(news, about);
+    framesByTopics.set(key, frames);
     for (const [index, frame] of frames.entries()) {
       const isLast = index === frames.length - 1;
       client.batch(frame, about, isLast ? number : undefined);
@@ -186,11 +186,11 @@ function createRounds(ports: ReadingPorts, from: number, trouble: (problem: Fail
     if (!changed.ok) return changed;
     decided.push(...changed.output);
     if (now.size === 0 && decided.length === 0) return { ok: true, output: undefined };
-    const made = await reader.round(now, decided, number + 1);
-    if (!made.ok) return made;
+    const round = await reader.round(now, decided, number + 1);
+    if (!round.ok) return round;
     decided = [];
     number += 1;
-    return made;
+    return round;
   }
 
   return {
@@ -210,7 +210,7 @@ function createRounds(ports: ReadingPorts, from: number, trouble: (problem: Fail
       const now = moved;
       moved = new Map();
       const news = await read(now);
-      if (news.ok && news.output) tellRound(news.output, listening, number);
+      if (news.ok && news.output) sendRound(news.output, listening, number);
       if (!news.ok) {
         moved = new Map([...now, ...moved]);
         trouble(news);
@@ -225,17 +225,17 @@ function createRounds(ports: ReadingPorts, from: number, trouble: (problem: Fail
 }
 
 /** Sends one read of the fleet to all its clients when it is due. */
-async function tellFleet(
+async function sendFleet(
   fleet: ReturnType<typeof createFleetWatch>,
   listening: ReadonlySet<HubClient>,
   trouble: (problem: Failure) => void,
 ): Promise<void> {
   const wanting = (): HubClient[] => [...listening].filter(({ topics }) => topics.has('fleet'));
   if (!fleet.isDue() || wanting().length === 0) return;
-  const seen = await fleet.read();
-  if (!seen.ok) trouble(seen);
-  if (!seen.ok || seen.output === null) return;
-  const frame: StreamFrame = { kind: 'batch', fleet: seen.output };
+  const state = await fleet.read();
+  if (!state.ok) trouble(state);
+  if (!state.ok || state.output === null) return;
+  const frame: StreamFrame = { kind: 'batch', fleet: state.output };
   for (const client of wanting()) client.batch(frame, ['fleet']);
 }
 
@@ -304,7 +304,7 @@ export function createReading(ports: ReadingPorts, from: number) {
 
   const timers = [
     setInterval(() => isWanted() && pace.schedule(), POLL_MS).unref(),
-    setInterval(() => void tellFleet(fleet, rounds.listening, trouble), POLL_MS).unref(),
+    setInterval(() => void sendFleet(fleet, rounds.listening, trouble), POLL_MS).unref(),
     setInterval(() => (isWanted() || watched.isAny()) && void store.sweep(), SWEEP_MS).unref(),
   ];
 
@@ -317,9 +317,9 @@ export function createReading(ports: ReadingPorts, from: number) {
     number: rounds.number,
     lag: pace.lag,
     async begin(): Promise<Outcome<null>> {
-      const begun = await reader.begin();
-      if (begun.ok) void follow();
-      return begun;
+      const started = await reader.begin();
+      if (started.ok) void follow();
+      return started;
     },
     /** Sends events now, and rows when they are due. */
     flush: () => pace.run(false),

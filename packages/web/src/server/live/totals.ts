@@ -40,17 +40,17 @@ export function createTotals(store: Pick<Store, 'query'>, clock: Clock) {
   }
 
   async function countAll(): Promise<Outcome<null>> {
-    const seen = new Set<string>();
+    const ids = new Set<string>();
     moved.clear();
     for await (const page of threadPages(store, {})) {
       if (!page.ok) return page;
       for (const { id, status, kind } of page.output) {
-        seen.add(id);
+        ids.add(id);
         if (!moved.has(id) || !groups.has(id)) put(id, groupOf(status, kind));
       }
     }
     for (const [id, group] of groups) {
-      if (seen.has(id) || moved.has(id)) continue;
+      if (ids.has(id) || moved.has(id)) continue;
       groups.delete(id);
       counts[group] -= 1;
     }
@@ -77,8 +77,8 @@ export function createTotals(store: Pick<Store, 'query'>, clock: Clock) {
         const counted = await counting;
         if (!counted.ok) return counted;
       }
-      const asked = new Set(pending.map(({ thread }) => thread ?? ''));
-      const waiting = [...asked].filter((id) => groups.get(id) === 'open').length;
+      const threadIds = new Set(pending.map(({ thread }) => thread ?? ''));
+      const waiting = [...threadIds].filter((id) => groups.get(id) === 'open').length;
       return ok({
         waits: counts.asks + waiting,
         at_work: counts.open - waiting,

@@ -14,8 +14,8 @@ const blocks = new WeakMap<StreamFrame, Buffer>();
 
 /** A client that reconnects gets the same rows in its own frames. */
 function rowText(row: ListedRun): string {
-  const known = rows.get(row);
-  if (known !== undefined) return known;
+  const cached = rows.get(row);
+  if (cached !== undefined) return cached;
   const text = JSON.stringify(row);
   rows.set(row, text);
   return text;
@@ -28,8 +28,8 @@ function wordsOf(frame: StreamFrame): string {
 }
 
 export function frameText(frame: StreamFrame): string {
-  const known = texts.get(frame);
-  if (known !== undefined) return known;
+  const cached = texts.get(frame);
+  if (cached !== undefined) return cached;
   const text = wordsOf(frame);
   texts.set(frame, text);
   return text;
@@ -37,8 +37,8 @@ export function frameText(frame: StreamFrame): string {
 
 /** A block of an event stream, without its id; JSON has no line breaks. */
 export function frameBlock(frame: StreamFrame): Buffer {
-  const known = blocks.get(frame);
-  if (known !== undefined) return known;
+  const cached = blocks.get(frame);
+  if (cached !== undefined) return cached;
   const block = Buffer.from(`data: ${wordsOf(frame)}\n\n`);
   blocks.set(frame, block);
   return block;

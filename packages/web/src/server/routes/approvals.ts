@@ -30,8 +30,8 @@ async function listOf(
   const query = readQuery(context, ['state', 'thread']);
   if (!query.ok) return query;
   const { state = 'pending', thread } = query.output;
-  const known = STATES.find((one) => one === state);
-  if (known === undefined && state !== 'all' && state !== 'decided') {
+  const status = STATES.find((one) => one === state);
+  if (status === undefined && state !== 'all' && state !== 'decided') {
     return fail('invalid_input', `\`state\` must be one of ${STATES.join(', ')}, decided, all`);
   }
   const id = thread === undefined ? ok(undefined) : parseThreadId(thread);
@@ -42,14 +42,14 @@ async function listOf(
     return opened.error.code === 'not_found' ? ok({ approvals: [], position }) : opened;
   }
   const filter = compact<Parameters<Store['approvals']>[0]>({
-    state: known,
+    state: status,
     thread: id.output,
     limit: MAX_READ,
   });
   const rows = await opened.output.approvals(filter);
   if (!rows.ok) return rows;
-  const wanted = rows.output.filter((row) => state !== 'decided' || row.state !== 'pending');
-  const listed = await listedApprovals(opened.output, wanted.slice(-MAX_LISTED));
+  const matching = rows.output.filter((row) => state !== 'decided' || row.state !== 'pending');
+  const listed = await listedApprovals(opened.output, matching.slice(-MAX_LISTED));
   return listed.ok ? ok({ approvals: listed.output, position }) : listed;
 }
 
@@ -75,10 +75,10 @@ const refuse = (message: string, field: string): Outcome<never> =>
 /** Translates a decision for the registry. A decision that does not fit the kind of request is refused. */
 function decisionOf(
   { kind }: Approval,
-  wish: DecisionRequest,
+  request: DecisionRequest,
   now: number,
 ): Outcome<Pick<Decision, 'decision' | 'answer' | 'uses' | 'expires'>> {
-  const { decision, uses, for_seconds: seconds, glob, beyond, answer: words } = wish;
+  const { decision, uses, for_seconds: seconds, glob, beyond, answer: words } = request;
   if (decision !== 'scope' && (uses !== undefined || seconds !== undefined)) {
     return refuse('`uses` and `for_seconds` are for a right that is given, `scope`', 'uses');
   }
@@ -103,14 +103,14 @@ function decisionOf(
   }
   if (decision === 'value') return ok({ decision: 'approved', answer: { value: true } });
   const wide = glob === undefined ? {} : { answer: { scope: glob } };
-  const given = beyond === true ? { answer: { beyond } } : wide;
+  const extra = beyond === true ? { answer: { beyond } } : wide;
   if (decision === 'once') {
-    return ok({ decision: 'approved', ...given, ...(kind === 'capability' && { uses: 1 }) });
+    return ok({ decision: 'approved', ...extra, ...(kind === 'capability' && { uses: 1 }) });
   }
   const expires = seconds === undefined ? undefined : now + seconds * 1000;
   return ok({
     decision: 'approved',
-    ...given,
+    ...extra,
     ...(uses !== undefined && { uses }),
     ...(expires !== undefined && { expires }),
   });
@@ -134,33 +134,33 @@ async function decide(
   { runs, clock }: WebParts,
   store: Store,
   approval: Approval,
-  wish: DecisionRequest,
+  request: DecisionRequest,
   asker: WebAsker,
 ): Promise<Outcome<ListedApproval>> {
   const { id, state, thread } = approval;
   if (state !== 'pending') {
     const message = `approval \`${id}\` is already ${state}`;
-    return await conflict(store, approval, wish, asker, message);
+    return await conflict(store, approval, request, asker, message);
   }
-  const shown = await listedApprovals(store, [approval]);
-  if (!shown.ok) return shown;
-  if (shown.output[0]?.digest !== wish.digest) {
+  const current = await listedApprovals(store, [approval]);
+  if (!current.ok) return current;
+  if (current.output[0]?.digest !== request.digest) {
     const message = `approval \`${id}\` is not what was shown any more; look at it again`;
-    return await conflict(store, approval, wish, asker, message);
+    return await conflict(store, approval, request, asker, message);
   }
-  const given = decisionOf(approval, wish, clock.now());
-  if (!given.ok) return given;
-  const { why = '', digest } = wish;
+  const choice = decisionOf(approval, request, clock.now());
+  if (!choice.ok) return choice;
+  const { why = '', digest } = request;
   const by = speakerOf(asker);
-  const said = { ...given.output, why, by, digest };
-  const done = await decideApproval(store, id, said, wish.decision === 'answer');
-  if (!done.ok) {
+  const decision = { ...choice.output, why, by, digest };
+  const result = await decideApproval(store, id, decision, request.decision === 'answer');
+  if (!result.ok) {
     // The thread resumes and asks again with the current content.
-    if (thread !== undefined && isFileChanged(done)) runs.askAgain(thread);
-    return done;
+    if (thread !== undefined && isFileChanged(result)) runs.askAgain(thread);
+    return result;
   }
   if (thread !== undefined) runs.decided(thread);
-  const listed = await listedApprovals(store, [done.output]);
+  const listed = await listedApprovals(store, [result.output]);
   if (!listed.ok) return listed;
   const [row] = listed.output;
   return row ? ok(row) : fail('not_found', `approval \`${id}\` not found`, { approval: id });
@@ -173,18 +173,18 @@ export const addApprovalsRoutes: AddRoutes = (api, parts) => {
   );
   api.get('/approvals/:id', needs('view'), async (context) => {
     const query = readQuery(context, []);
-    const found = query.ok ? await findApproval(parts, context) : query;
-    if (!found.ok) return answer(context, found);
-    return answer(context, await reviewApproval(parts, found.output.store, found.output.approval));
+    const hit = query.ok ? await findApproval(parts, context) : query;
+    if (!hit.ok) return answer(context, hit);
+    return answer(context, await reviewApproval(parts, hit.output.store, hit.output.approval));
   });
   api.get('/approvals/:id/argument', needs('view'), async (context) => {
     const query = readQuery(context, ['name', 'offset']);
     if (!query.ok) return answer(context, query);
     const offset = readCount(query.output.offset, { name: 'offset', max: MAX_OFFSET });
     if (!offset.ok) return answer(context, offset);
-    const found = await findApproval(parts, context);
-    if (!found.ok) return answer(context, found);
-    const { store, approval } = found.output;
+    const target = await findApproval(parts, context);
+    if (!target.ok) return answer(context, target);
+    const { store, approval } = target.output;
     const text = await reviewedArgument(parts, store, approval, query.output.name ?? '');
     return answer(context, text.ok ? ok(textPiece(text.output, offset.output)) : text);
   });
@@ -192,12 +192,12 @@ export const addApprovalsRoutes: AddRoutes = (api, parts) => {
     once(context, async () => {
       const query = readQuery(context, []);
       if (!query.ok) return query;
-      const wish = await readWish(context, 'decision');
-      if (!wish.ok) return wish;
-      const found = await findApproval(parts, context);
-      if (!found.ok) return found;
-      const { store, approval } = found.output;
-      return await decide(parts, store, approval, wish.output, context.get('asker'));
+      const request = await readWish(context, 'decision');
+      if (!request.ok) return request;
+      const target = await findApproval(parts, context);
+      if (!target.ok) return target;
+      const { store, approval } = target.output;
+      return await decide(parts, store, approval, request.output, context.get('asker'));
     }),
   );
 };

@@ -22,7 +22,7 @@ const MAX_FOUND = 500;
 const MAX_SEQ = 1e9;
 const MAX_OFFSET = 1e9;
 
-interface PageWish {
+interface PageRequest {
   readonly after: number | undefined;
   readonly before: number | undefined;
   readonly limit: number;
@@ -31,7 +31,7 @@ interface PageWish {
 
 type Query = { [name in 'after' | 'before' | 'limit' | 'types']?: string };
 
-function pageWish(query: Query): Outcome<PageWish> {
+function readPageRequest(query: Query): Outcome<PageRequest> {
   const after = readCount(query.after, { name: 'after', max: MAX_SEQ });
   if (!after.ok) return after;
   const before = readCount(query.before, { name: 'before', min: 1, max: MAX_SEQ });
@@ -56,7 +56,7 @@ function pageWish(query: Query): Outcome<PageWish> {
 const readAfter = (
   store: Store,
   id: string,
-  { limit, types }: PageWish,
+  { limit, types }: PageRequest,
   after: number,
 ): Promise<Outcome<StoredEvent[]>> =>
   store.read(id, { after, limit, ...(types && { types: [...types] }) });
@@ -65,35 +65,35 @@ const readAfter = (
 async function readBefore(
   store: Store,
   id: string,
-  wish: PageWish,
+  request: PageRequest,
   before: number,
 ): Promise<Outcome<StoredEvent[]>> {
-  const { limit, types } = wish;
-  let found: StoredEvent[] = [];
+  const { limit, types } = request;
+  let events: StoredEvent[] = [];
   let end = before;
-  for (let looked = 0; looked < MAX_LOOKED && end > 1 && found.length < limit; ) {
+  for (let scanned = 0; scanned < MAX_LOOKED && end > 1 && events.length < limit; ) {
     const size = Math.min(types ? CHUNK : limit, end - 1);
     const page = await store.read(id, { after: end - 1 - size, limit: size });
     if (!page.ok) return page;
     const fitting = types ? page.output.filter(({ type }) => types.has(type)) : page.output;
-    found = [...fitting.slice(-(limit - found.length)), ...found];
+    events = [...fitting.slice(-(limit - events.length)), ...events];
     end -= size;
-    looked += size;
+    scanned += size;
     if (!types) break;
   }
-  return ok(found);
+  return ok(events);
 }
 
 async function eventPage(
   store: Store,
   { id, seq }: ThreadRow,
-  wish: PageWish,
+  request: PageRequest,
 ): Promise<Outcome<EventPage>> {
-  const { after, before } = wish;
+  const { after, before } = request;
   const events =
     after === undefined
-      ? await readBefore(store, id, wish, Math.min(before ?? seq + 1, seq + 1))
-      : await readAfter(store, id, wish, after);
+      ? await readBefore(store, id, request, Math.min(before ?? seq + 1, seq + 1))
+      : await readAfter(store, id, request, after);
   if (!events.ok) return events;
   const last = Math.max(seq, events.output.at(-1)?.seq ?? 0);
   return ok({ events: events.output.map(slimEvent), first: last === 0 ? 0 : 1, last });
@@ -115,8 +115,8 @@ async function findIn(
   text: string,
   limit: number,
 ): Promise<Outcome<FoundEvents>> {
-  const wanted = text.toLowerCase();
-  const quoted = JSON.stringify(wanted).slice(1, -1);
+  const needle = text.toLowerCase();
+  const quoted = JSON.stringify(needle).slice(1, -1);
   const seqs: number[] = [];
   let [total, after] = [0, 0];
   while (after < MAX_LOOKED) {
@@ -126,7 +126,7 @@ async function findIn(
     if (!last) return ok({ seqs, total, isComplete: true });
     for (const event of page.output) {
       const words = wordsOf(event);
-      if (!words.includes(quoted) && !words.includes(wanted)) continue;
+      if (!words.includes(quoted) && !words.includes(needle)) continue;
       total += 1;
       if (seqs.length < limit) seqs.push(event.seq);
     }
@@ -151,8 +151,8 @@ async function artifactText(
   const read = parseJson(text, 1000);
   if (!read.ok) return field === '' ? ok(masked(text)) : fail('not_found', 'it has no fields');
   const whole: Json = read.output;
-  const kept = partAt(whole, '/content');
-  const part = partAt(kept.ok ? kept.output : whole, field);
+  const content = partAt(whole, '/content');
+  const part = partAt(content.ok ? content.output : whole, field);
   return part.ok ? ok(masked(textOf(part.output))) : part;
 }
 
@@ -160,11 +160,11 @@ export const addEventsRoutes: AddRoutes = (api, parts) => {
   const books = callBooksOf(parts.runtime);
   api.get('/threads/:id/events', needs('view'), async (context) => {
     const query = readQuery(context, ['after', 'before', 'limit', 'types']);
-    const wish = query.ok ? pageWish(query.output) : query;
-    if (!wish.ok) return answer(context, wish);
-    const found = await findRow(parts, context);
-    if (!found.ok) return answer(context, found);
-    return answer(context, await eventPage(found.output.store, found.output.row, wish.output));
+    const request = query.ok ? readPageRequest(query.output) : query;
+    if (!request.ok) return answer(context, request);
+    const target = await findRow(parts, context);
+    if (!target.ok) return answer(context, target);
+    return answer(context, await eventPage(target.output.store, target.output.row, request.output));
   });
   api.get('/threads/:id/events/:seq', needs('view'), async (context) => {
     const query = readQuery(context, ['offset']);
@@ -173,9 +173,9 @@ export const addEventsRoutes: AddRoutes = (api, parts) => {
     if (!offset.ok) return answer(context, offset);
     const seq = readCount(context.req.param('seq'), { name: 'seq', min: 1, max: MAX_SEQ });
     if (!seq.ok) return answer(context, seq);
-    const found = await findRow(parts, context);
-    if (!found.ok) return answer(context, found);
-    const { store, row } = found.output;
+    const target = await findRow(parts, context);
+    if (!target.ok) return answer(context, target);
+    const { store, row } = target.output;
     const book = await books.of(store, row.id);
     if (!book.ok) return answer(context, book);
     const where = { seq: seq.output ?? 0, offset: offset.output ?? 0 };
@@ -189,9 +189,9 @@ export const addEventsRoutes: AddRoutes = (api, parts) => {
     if (!limit.ok) return answer(context, limit);
     const { q = '' } = query.output;
     if (q === '') return answer(context, fail('invalid_input', '`q` is what to look for'));
-    const found = await findRow(parts, context);
-    if (!found.ok) return answer(context, found);
-    const { store, row } = found.output;
+    const target = await findRow(parts, context);
+    if (!target.ok) return answer(context, target);
+    const { store, row } = target.output;
     return answer(context, await findIn(store, row.id, q, limit.output ?? MAX_FOUND));
   });
   api.get('/threads/:id/provenance', needs('view'), async (context) => {
@@ -200,18 +200,18 @@ export const addEventsRoutes: AddRoutes = (api, parts) => {
     const { argument } = query.output;
     const seq = readCount(query.output.seq, { name: 'seq', min: 1, max: MAX_SEQ });
     if (!seq.ok) return answer(context, seq);
-    const found = await findRow(parts, context);
-    if (!found.ok) return answer(context, found);
+    const target = await findRow(parts, context);
+    if (!target.ok) return answer(context, target);
     const { explainRefusal } = await reports.provenance();
-    const told: Outcome<ProvenanceView> = await explainRefusal(
-      found.output.store,
-      found.output.row.id,
+    const result: Outcome<ProvenanceView> = await explainRefusal(
+      target.output.store,
+      target.output.row.id,
       {
         ...(seq.output !== undefined && { seq: seq.output }),
         ...(argument !== undefined && { argument }),
       },
     );
-    return answer(context, told);
+    return answer(context, result);
   });
   api.get('/threads/:id/artifacts/:hash', needs('view'), async (context) => {
     const query = readQuery(context, ['offset', 'length', 'field']);
@@ -220,9 +220,9 @@ export const addEventsRoutes: AddRoutes = (api, parts) => {
     if (!offset.ok) return answer(context, offset);
     const length = readCount(query.output.length, { name: 'length', min: 1, max: PIECE_BYTES });
     if (!length.ok) return answer(context, length);
-    const found = await findRow(parts, context);
-    if (!found.ok) return answer(context, found);
-    const { store, row } = found.output;
+    const target = await findRow(parts, context);
+    if (!target.ok) return answer(context, target);
+    const { store, row } = target.output;
     const hash = context.req.param('hash');
     const text = await artifactText(store, row.id, hash, query.output.field ?? '');
     if (!text.ok) return answer(context, text);

@@ -14,7 +14,7 @@ const MB = 1024 * 1024;
 
 /** Runs one check at a time for any number of clients. */
 function createFindings({ runtime, clock, env }: WebParts) {
-  let found: ReturnType<typeof look> | undefined;
+  let report: ReturnType<typeof look> | undefined;
   let until = 0;
   const look = async () => {
     const { healthReport } = await reports.health();
@@ -25,10 +25,10 @@ function createFindings({ runtime, clock, env }: WebParts) {
     }
   };
   return async () => {
-    if (found && clock.now() <= until) return await found;
+    if (report && clock.now() <= until) return await report;
     until = Number.POSITIVE_INFINITY;
-    found = look();
-    return await found;
+    report = look();
+    return await report;
   };
 }
 

@@ -20,7 +20,7 @@ type Once = (
   work: (key: string | undefined) => Promise<Outcome<unknown>>,
 ) => Promise<Response>;
 
-interface Done {
+interface StoredAnswer {
   readonly wish: string;
   readonly outcome: Promise<Outcome<unknown>>;
 }
@@ -28,31 +28,31 @@ interface Done {
 const digestOf = (text: string): string => createHash('sha256').update(text).digest('base64url');
 
 /** `kept` is the number of remembered answers. */
-export function createOnce(kept = KEPT): Once {
-  const done = createRecent<string, Done | null>(kept);
+export function createOnce(max = KEPT): Once {
+  const results = createRecent<string, StoredAnswer | null>(max);
   return async (context, work) => {
-    const given = context.req.header('idempotency-key');
-    if (given === undefined) return answer(context, await work(undefined));
-    if (!KEY.test(given)) {
+    const header = context.req.header('idempotency-key');
+    if (header === undefined) return answer(context, await work(undefined));
+    if (!KEY.test(header)) {
       const message = '`idempotency-key` must be 1 to 200 visible characters';
       return answer(context, fail('invalid_input', message));
     }
     const body = await readBody(context);
     if (!body.ok) return answer(context, body);
-    const wish = digestOf(canonicalJson(body.output));
+    const bodyDigest = digestOf(canonicalJson(body.output));
     const { id } = context.get('asker');
-    const name = digestOf(JSON.stringify([id, context.req.method, context.req.path, given]));
-    const known = done.get(name);
-    if (known && known.wish !== wish) {
+    const name = digestOf(JSON.stringify([id, context.req.method, context.req.path, header]));
+    const previous = results.get(name);
+    if (previous && previous.wish !== bodyDigest) {
       const message = 'this `idempotency-key` was used for something else; take a new one';
       return answer(context, fail('conflict', message, { field: 'idempotency-key' }));
     }
-    const under = known ?? { wish, outcome: work(`web:${name}`) };
-    done.set(name, under);
+    const entry = previous ?? { wish: bodyDigest, outcome: work(`web:${name}`) };
+    results.set(name, entry);
     // An exception is no answer to the request, so a retry runs the action again.
-    under.outcome.catch(() => done.set(name, null));
-    const outcome = await under.outcome;
-    if (!outcome.ok && TRY_AGAIN.has(outcome.error.code)) done.set(name, null);
+    entry.outcome.catch(() => results.set(name, null));
+    const outcome = await entry.outcome;
+    if (!outcome.ok && TRY_AGAIN.has(outcome.error.code)) results.set(name, null);
     return answer(context, outcome);
   };
 }

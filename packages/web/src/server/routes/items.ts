@@ -47,7 +47,7 @@ interface Query {
 }
 
 /** Actor of runtime calls, so that policies of the web surface apply. */
-const asked = ({ who }: WebAsker) => ({ surface: 'web', name: who });
+const actorOf = ({ who }: WebAsker) => ({ surface: 'web', name: who });
 
 async function listItems(
   { runtime }: WebParts,
@@ -59,23 +59,23 @@ async function listItems(
   }
   if (kind !== undefined && !kindOf(kind)) return unknownKind();
   const request = compact<JsonObject>({ query: q, item_type: kind, cursor, limit: PAGE });
-  const found = await runtime.call('search', request, asked(by));
-  if (!found.ok) return found;
-  const next_cursor = getOwn(found.output, 'next_cursor');
-  const items = listAt(found.output, 'items').filter(isObject);
+  const result = await runtime.call('search', request, actorOf(by));
+  if (!result.ok) return result;
+  const next_cursor = getOwn(result.output, 'next_cursor');
+  const items = listAt(result.output, 'items').filter(isObject);
   return ok({
     items: items.map((item) => listedItem(runtime, item)),
     has_more: next_cursor !== undefined,
     ...(next_cursor !== undefined && { next_cursor: plainText(next_cursor) }),
-    total: Number(getOwn(found.output, 'total') ?? items.length),
+    total: Number(getOwn(result.output, 'total') ?? items.length),
   });
 }
 
 function listedItem({ library }: WebParts['runtime'], item: JsonObject): ListedItem {
   const item_type = kindOf(plainText(item.item_type)) ?? 'knowledge';
   const item_id = plainText(item.item_id);
-  const found = library.find(item_type, item_id);
-  const state = found.ok ? found.output.signature.state : plainText(item.source);
+  const match = library.find(item_type, item_id);
+  const state = match.ok ? match.output.signature.state : plainText(item.source);
   const texts = ['title', 'summary', 'version', 'source', 'unavailable'] as const;
   return {
     item_type,
@@ -88,10 +88,10 @@ function listedItem({ library }: WebParts['runtime'], item: JsonObject): ListedI
 }
 
 /** Inputs of the form, for every kind of item. */
-function inputsOf(item: Item, shown: Json | undefined): ItemInput[] {
+function inputsOf(item: Item, metadata: Json | undefined): ItemInput[] {
   if (item.kind === 'directive')
     return (item.directive?.inputs ?? []).map((input) => ({ ...input }));
-  const schema = getOwn(shown, 'input_schema');
+  const schema = getOwn(metadata, 'input_schema');
   const properties = getOwn(schema, 'properties');
   const required = listAt(schema ?? {}, 'required');
   return Object.entries(isObject(properties) ? properties : {}).map(([name, about]) => ({
@@ -175,26 +175,26 @@ async function viewItem(
 ): Promise<Outcome<ItemView>> {
   const { runtime } = parts;
   const request = { item_type: kind, item_id: id, part: 'metadata' };
-  const shown = await runtime.call('load', request, asked(by));
-  if (!shown.ok) return shown;
-  const found = runtime.library.find(kind, id);
-  if (!found.ok) return found;
-  const item: Item = found.output;
-  const meta = getOwn(shown.output, 'item');
+  const loaded = await runtime.call('load', request, actorOf(by));
+  if (!loaded.ok) return loaded;
+  const match = runtime.library.find(kind, id);
+  if (!match.ok) return match;
+  const item: Item = match.output;
+  const meta = getOwn(loaded.output, 'item');
   const { explainItem } = await reports.explain();
   // A directive or tool with errors has no rights to explain.
   const explained = kind === 'knowledge' ? undefined : await explainItem(runtime, kind, item.id);
   const history = await historyOf(parts, item);
   if (!history.ok) return history;
   const missing = missingOf(item, parts);
-  const told = explained?.ok ? explained.output : undefined;
+  const explanation = explained?.ok ? explained.output : undefined;
   return ok({
     item: isObject(meta) ? meta : {},
     signature: { ...item.signature },
     body: pieceOf(item.body, offset),
     file: pathWithin(runtime.project, item.file),
     inputs: inputsOf(item, meta),
-    ...(told && { explained: told }),
+    ...(explanation && { explained: explanation }),
     can_run: kind === 'directive' && missing.length === 0,
     missing:
       explained && !explained.ok && missing.length === 0
@@ -205,7 +205,7 @@ async function viewItem(
         ? (item.directive?.process.steps ?? []).map(({ name }) => name)
         : [],
     ...history.output,
-    limits: limitsOf(told),
+    limits: limitsOf(explanation),
     models: kind === 'directive' ? modelNames(runtime.library.config('models').value) : [],
   });
 }

@@ -115,11 +115,11 @@ const present = (value: JsonObject): JsonObject =>
 
 /** Drops empty fields and renames `duration_seconds` to `duration`. */
 function renamed(body: JsonObject): JsonObject {
-  const wish = present(body);
-  if (!isObject(wish.limits)) return wish;
-  const { duration_seconds: seconds, ...others } = present(wish.limits);
+  const request = present(body);
+  if (!isObject(request.limits)) return request;
+  const { duration_seconds: seconds, ...others } = present(request.limits);
   const time = seconds === undefined ? {} : { duration: seconds };
-  return { ...wish, limits: { ...others, ...time } };
+  return { ...request, limits: { ...others, ...time } };
 }
 
 /** Parses a body of this kind. An error names its field. */
@@ -149,30 +149,30 @@ export function readQuery<const Name extends string>(
   context: Context<ApiEnv>,
   names: readonly Name[],
 ): Outcome<{ [name in Name]?: string }> {
-  const found: { [name in Name]?: string } = {};
+  const params: { [name in Name]?: string } = {};
   for (const [key, values] of Object.entries(context.req.queries())) {
-    const known = names.find((one) => one === key);
+    const parameter = names.find((one) => one === key);
     const [value = ''] = values;
-    if (known === undefined) {
+    if (parameter === undefined) {
       const hint = didYouMean(key, names) ?? `known: ${names.join(', ')}`;
       return fail('invalid_input', `there is no parameter \`${key.slice(0, 50)}\`; ${hint}`);
     }
     if (values.length > 1 || value.length > MAX_WHY) {
-      return fail('invalid_input', `parameter \`${known}\` is given twice or is too long`);
+      return fail('invalid_input', `parameter \`${parameter}\` is given twice or is too long`);
     }
-    if (value !== '') found[known] = value;
+    if (value !== '') params[parameter] = value;
   }
-  return ok(found);
+  return ok(params);
 }
 
 /** A whole number of the address within bounds. */
 export function readCount(
-  given: string | undefined,
+  text: string | undefined,
   about: { readonly name: string; readonly min?: number; readonly max: number },
 ): Outcome<number | undefined> {
-  if (given === undefined) return ok(undefined);
+  if (text === undefined) return ok(undefined);
   const { name: which, min = 0, max } = about;
-  const value = /^\d{1,16}$/.test(given) ? Number(given) : Number.NaN;
+  const value = /^\d{1,16}$/.test(text) ? Number(text) : Number.NaN;
   return value >= min && value <= max
     ? ok(value)
     : fail('invalid_input', `\`${which}\` must be a whole number from ${min} to ${max}`);

@@ -85,11 +85,11 @@ async function findScripts(runtime: Runtime): Promise<ScriptList> {
   const mayRead = createReadCheck(runtime);
   const scripts: ListedScript[] = [];
   const folders = [{ id: '', depth: 0 }];
-  let looked = 0;
+  let scanned = 0;
   for (let at = folders.shift(); at; at = folders.shift()) {
     for (const entry of entriesOf(join(runtime.project, at.id))) {
-      looked += 1;
-      if (looked > MAX_LOOKED || scripts.length >= MAX_SCRIPTS) return { scripts, has_more: true };
+      scanned += 1;
+      if (scanned > MAX_LOOKED || scripts.length >= MAX_SCRIPTS) return { scripts, has_more: true };
       if (isSkipped(entry.name)) continue;
       const id = at.id === '' ? entry.name : `${at.id}/${entry.name}`;
       if (entry.isDirectory() && at.depth < MAX_DEPTH) folders.push({ id, depth: at.depth + 1 });
@@ -172,7 +172,7 @@ async function runScript(
 ): Promise<ScriptDocument> {
   const { explainScript } = await import('@kernmantle/script');
   const effects: ScriptEffect[] = [];
-  let left = 0;
+  let dropped = 0;
   const end = await explainScript(runtime, {
     path: script.path,
     name: script.id,
@@ -181,7 +181,7 @@ async function runScript(
     signal,
     onEffect(effect) {
       if (effects.length < MAX_EFFECTS) effects.push(effect);
-      else left += 1;
+      else dropped += 1;
     },
   });
   const { fault, code, explained } = end;
@@ -195,7 +195,7 @@ async function runScript(
       outcome: fault ? (OUTCOMES[fault.code] ?? 'failed') : 'completed',
       exit_code: code,
       effects: effects.map(effectOf),
-      ...(left > 0 && { has_more: true }),
+      ...(dropped > 0 && { has_more: true }),
       ...faultOf(end),
       ...(provenance && { provenance }),
     },
@@ -209,17 +209,17 @@ function createScriptRuns(parts: WebParts) {
     script: FoundScript,
     payload: JsonObject,
     by: WebAsker,
-    gone: AbortSignal,
+    disconnect: AbortSignal,
   ): Promise<Outcome<ScriptDocument>> => {
     if (running >= AT_ONCE) {
       return fail('unavailable', `${AT_ONCE} scripts run here already; wait until one has ended`);
     }
     const row = personAuditRow({ who: by.who, channel: 'web' }, 'script', script.id);
-    const noted = parts.runtime.audit.write({ ...row, decision: 'allowed' });
-    if (!noted.ok) return noted;
+    const audited = parts.runtime.audit.write({ ...row, decision: 'allowed' });
+    if (!audited.ok) return audited;
     running += 1;
     try {
-      const signal = AbortSignal.any([gone, AbortSignal.timeout(LONGEST_MS)]);
+      const signal = AbortSignal.any([disconnect, AbortSignal.timeout(LONGEST_MS)]);
       return ok(await runScript(parts, script, payload, signal));
     } finally {
       running -= 1;

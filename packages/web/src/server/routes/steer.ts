@@ -19,49 +19,49 @@ interface SteeredThread {
   readonly key: string | undefined;
 }
 
-type SteerWork = (context: Context<ApiEnv>, place: SteeredThread) => Promise<Outcome<unknown>>;
+type SteerWork = (context: Context<ApiEnv>, thread: SteeredThread) => Promise<Outcome<unknown>>;
 
 /** Sends a signal that the thread handles at its next step. */
-const told = (
+const send = (
   { store, row, by, key }: SteeredThread,
   kind: Parameters<typeof signalThread>[2],
   payload: JsonObject,
 ): Promise<Outcome<ActionResult>> => signalThread(store, row.id, kind, payload, by, key);
 
-const pause: SteerWork = async (context, place) => {
-  const wish = await readWish(context, 'signal');
-  if (!wish.ok) return wish;
-  const { reason } = wish.output;
-  return await told(place, 'pause', compact<JsonObject>({ reason }));
+const pause: SteerWork = async (context, thread) => {
+  const request = await readWish(context, 'signal');
+  if (!request.ok) return request;
+  const { reason } = request.output;
+  return await send(thread, 'pause', compact<JsonObject>({ reason }));
 };
 
-const inject: SteerWork = async (context, place) => {
-  const wish = await readWish(context, 'inject');
-  if (!wish.ok) return wish;
-  const { text, role = 'user' } = wish.output;
-  return await told(place, 'message', { role, content: text });
+const inject: SteerWork = async (context, thread) => {
+  const request = await readWish(context, 'inject');
+  if (!request.ok) return request;
+  const { text, role = 'user' } = request.output;
+  return await send(thread, 'message', { role, content: text });
 };
 
-const interrupt: SteerWork = async (context, place) => {
-  const wish = await readWish(context, 'interrupt');
-  if (!wish.ok) return wish;
-  const { text, reason } = wish.output;
-  const said = text === undefined ? {} : { role: 'user', content: text };
-  return await told(place, 'interrupt', compact<JsonObject>({ reason, ...said }));
+const interrupt: SteerWork = async (context, thread) => {
+  const request = await readWish(context, 'interrupt');
+  if (!request.ok) return request;
+  const { text, reason } = request.output;
+  const message = text === undefined ? {} : { role: 'user', content: text };
+  return await send(thread, 'interrupt', compact<JsonObject>({ reason, ...message }));
 };
 
 const end =
   (kind: 'terminate' | 'kill'): SteerWork =>
   async (context, { store, row, by }) => {
-    const wish = await readWish(context, 'signal');
-    return wish.ok ? await endThread(store, row.id, kind, by, wish.output.reason) : wish;
+    const request = await readWish(context, 'signal');
+    return request.ok ? await endThread(store, row.id, kind, by, request.output.reason) : request;
   };
 
 const resume =
   ({ runs }: WebParts): SteerWork =>
   async (context, { row }) => {
-    const wish = await readWish(context, 'resume');
-    return wish.ok ? await runs.resume(row.id, wish.output, context.get('asker')) : wish;
+    const request = await readWish(context, 'resume');
+    return request.ok ? await runs.resume(row.id, request.output, context.get('asker')) : request;
   };
 
 /** Returns an event as JSON, or null if that side has ended. */
@@ -72,13 +72,13 @@ const sideOf = (event: object | undefined): Json =>
 const replay =
   ({ runtime }: WebParts): SteerWork =>
   async (context, { row }) => {
-    const wish = await readWish(context, 'signal');
-    if (!wish.ok) return wish;
+    const request = await readWish(context, 'signal');
+    if (!request.ok) return request;
     const threads = await runtime.threads();
     if (!threads.ok) return threads;
-    const done = await threads.output.replay(row.id);
-    if (!done.ok) return done;
-    const { same, recorded, isSame, difference, status } = done.output;
+    const result = await threads.output.replay(row.id);
+    if (!result.ok) return result;
+    const { same, recorded, isSame, difference, status } = result.output;
     const view: ReplayView = {
       isSame,
       same,
@@ -111,9 +111,9 @@ export const addSteerRoutes: AddRoutes = (api, parts) => {
       once(context, async (key) => {
         const query = readQuery(context, []);
         if (!query.ok) return query;
-        const found = await findRow(parts, context);
-        if (!found.ok) return found;
-        return await work(context, { ...found.output, by: speakerOf(context.get('asker')), key });
+        const target = await findRow(parts, context);
+        if (!target.ok) return target;
+        return await work(context, { ...target.output, by: speakerOf(context.get('asker')), key });
       }),
     );
   }

@@ -39,22 +39,22 @@ const QUERY = [
   'cursor',
 ] as const;
 
-interface WantedThreads {
+interface ListQuery {
   readonly filter: ThreadFilter;
   readonly since: number;
   readonly limit: number;
   readonly cursor: string | undefined;
 }
 
-function statusesIn(given: string | undefined): Outcome<readonly ThreadStatus[] | undefined> {
-  if (given === undefined) return ok(undefined);
-  const words = given.split(',');
-  const known = words.flatMap((word) => THREAD_STATUSES.find((one) => one === word) ?? []);
-  if (known.length === words.length && words.length <= THREAD_STATUSES.length) return ok(known);
+function statusesIn(text: string | undefined): Outcome<readonly ThreadStatus[] | undefined> {
+  if (text === undefined) return ok(undefined);
+  const words = text.split(',');
+  const list = words.flatMap((word) => THREAD_STATUSES.find((one) => one === word) ?? []);
+  if (list.length === words.length && words.length <= THREAD_STATUSES.length) return ok(list);
   return fail('invalid_input', `\`status\` must be of ${THREAD_STATUSES.join(', ')}`);
 }
 
-function wantedOf(context: Context<ApiEnv>): Outcome<WantedThreads> {
+function readListQuery(context: Context<ApiEnv>): Outcome<ListQuery> {
   const query = readQuery(context, QUERY);
   if (!query.ok) return query;
   const {
@@ -95,8 +95,8 @@ function wantedOf(context: Context<ApiEnv>): Outcome<WantedThreads> {
   });
 }
 
-async function pageOf(store: Store, wanted: WantedThreads) {
-  const { filter, limit, cursor, since } = wanted;
+async function pageOf(store: Store, query: ListQuery) {
+  const { filter, limit, cursor, since } = query;
   const page = await store.query({ ...filter, limit, ...(cursor !== undefined && { cursor }) });
   if (!page.ok || since === 0) return page;
   const time = filter.order_by === 'updated' ? 'updated' : 'created';
@@ -108,7 +108,7 @@ async function pageOf(store: Store, wanted: WantedThreads) {
 /** The first page contains every thread that has not ended, however old it is. */
 async function openRows(
   store: Store,
-  { filter, cursor, since }: WantedThreads,
+  { filter, cursor, since }: ListQuery,
 ): Promise<Outcome<ThreadSummary[]>> {
   const { search, status } = filter;
   if (cursor !== undefined || search !== undefined || status !== undefined || since > 0)
@@ -136,17 +136,17 @@ const NOTHING = { waits: 0, at_work: 0, ended: 0, due: 0 };
 function createListing({ hub, store }: WebParts) {
   const namesOf = createNames();
   return async (context: Context<ApiEnv>): Promise<Outcome<ThreadList>> => {
-    const wanted = wantedOf(context);
-    if (!wanted.ok) return wanted;
+    const query = readListQuery(context);
+    if (!query.ok) return query;
     const position = hub.position();
     const opened = await store();
     if (!opened.ok) {
       if (opened.error.code !== 'not_found') return opened;
       return ok({ rows: [], totals: NOTHING, directives: [], position });
     }
-    const page = await pageOf(opened.output, wanted.output);
+    const page = await pageOf(opened.output, query.output);
     if (!page.ok) return page;
-    const open = await openRows(opened.output, wanted.output);
+    const open = await openRows(opened.output, query.output);
     if (!open.ok) return open;
     const listed = new Set(page.output.rows.map(({ id }) => id));
     const all = [...page.output.rows, ...open.output.filter(({ id }) => !listed.has(id))];
@@ -184,8 +184,8 @@ async function ranOf(
   row: ThreadRow,
 ): Promise<Outcome<ThreadView['ran']>> {
   const { explainThread } = await reports.whatRan();
-  const told: Outcome<JsonObject> = await explainThread(runtime, store, row);
-  return told.ok ? ok(told.output as DataObject) : told;
+  const explanation: Outcome<JsonObject> = await explainThread(runtime, store, row);
+  return explanation.ok ? ok(explanation.output as DataObject) : explanation;
 }
 
 export const addThreadsRoutes: AddRoutes = (api, parts) => {
@@ -195,9 +195,9 @@ export const addThreadsRoutes: AddRoutes = (api, parts) => {
   api.get('/threads', needs('view'), async (context) => answer(context, await list(context)));
   api.post('/threads', needs('steer'), (context) =>
     once(context, async () => {
-      const wish = await readWish(context, 'run');
-      if (!wish.ok) return wish;
-      return await parts.runs.start({ inputs: {}, ...wish.output }, context.get('asker'));
+      const request = await readWish(context, 'run');
+      if (!request.ok) return request;
+      return await parts.runs.start({ inputs: {}, ...request.output }, context.get('asker'));
     }),
   );
   /** One thread that the address names. */
@@ -207,8 +207,8 @@ export const addThreadsRoutes: AddRoutes = (api, parts) => {
   ): void => {
     api.get(`/threads/:id${path}`, needs('view'), async (context) => {
       const query = readQuery(context, []);
-      const found = query.ok ? await findRow(parts, context) : query;
-      return answer(context, found.ok ? await work(found.output.store, found.output.row) : found);
+      const hit = query.ok ? await findRow(parts, context) : query;
+      return answer(context, hit.ok ? await work(hit.output.store, hit.output.row) : hit);
     });
   };
   one('', async (store, row) => {

@@ -32,7 +32,7 @@ const MAX_APPROVALS = 1000;
 const CUT = / …$/;
 
 /** Facts about the thread of the request. Absent if it has none. */
-interface Story {
+interface Facts {
   readonly row: ThreadRow;
   readonly book: CallBook;
   readonly entry?: Call;
@@ -41,15 +41,15 @@ interface Story {
 
 /** The call of the request. Rights and questions are also requested in a call. */
 function entryOf({ calls }: CallBook, { id, binding }: Approval): Call | undefined {
-  const named = plainText(binding.call ?? '');
-  return calls.list().findLast((call) => call.approval?.id === id) ?? calls.find(named);
+  const callId = plainText(binding.call ?? '');
+  return calls.list().findLast((call) => call.approval?.id === id) ?? calls.find(callId);
 }
 
-async function storyOf(
+async function loadFacts(
   runtime: Runtime,
   store: Store,
   approval: Approval,
-): Promise<Outcome<Story | undefined>> {
+): Promise<Outcome<Facts | undefined>> {
   const { thread } = approval;
   if (thread === undefined) return ok(undefined);
   const row = await store.thread(thread);
@@ -63,25 +63,25 @@ async function storyOf(
 }
 
 /** Full text of a value that the list cuts, if the call still has the same value. A guard may have changed it. */
-function wholeValue(name: string, shown: Json, story: Story | undefined): Json {
-  if (typeof shown !== 'string' || !CUT.test(shown) || !story?.entry) return shown;
-  const given = getOwn(givenTo(story.entry, story.events), name);
-  const text = given === undefined ? '' : typeof given === 'string' ? given : JSON.stringify(given);
-  return text.startsWith(shown.replace(CUT, '')) ? text : shown;
+function wholeValue(name: string, value: Json, facts: Facts | undefined): Json {
+  if (typeof value !== 'string' || !CUT.test(value) || !facts?.entry) return value;
+  const raw = getOwn(givenTo(facts.entry, facts.events), name);
+  const text = raw === undefined ? '' : typeof raw === 'string' ? raw : JSON.stringify(raw);
+  return text.startsWith(value.replace(CUT, '')) ? text : value;
 }
 
 const argumentsIn = ({ shown }: Approval): JsonObject =>
   isObject(shown.arguments) ? shown.arguments : {};
 
-function argumentViews(approval: Approval, story: Story | undefined): ArgumentView[] {
+function argumentViews(approval: Approval, facts: Facts | undefined): ArgumentView[] {
   const { shown } = approval;
-  const about = { ...story?.events.call?.data.about, ...story?.events.denial?.data.about };
-  const given = story?.entry && givenTo(story.entry, story.events);
-  const writer = story?.events.reply ? 'the model' : plainText(shown.caller ?? '') || 'the caller';
+  const about = { ...facts?.events.call?.data.about, ...facts?.events.denial?.data.about };
+  const args = facts?.entry && givenTo(facts.entry, facts.events);
+  const writer = facts?.events.reply ? 'the model' : plainText(shown.caller ?? '') || 'the caller';
   return Object.entries(argumentsIn(approval)).map(([name, value]) => {
     const role = getOwn(shown.roles, name);
-    return argumentView(name, wholeValue(name, value, story), getOwn(about, name), {
-      writer: given && !Object.hasOwn(given, name) ? 'the tool’s default' : writer,
+    return argumentView(name, wholeValue(name, value, facts), getOwn(about, name), {
+      writer: args && !Object.hasOwn(args, name) ? 'the tool’s default' : writer,
       ...(typeof role === 'string' && { role }),
     });
   });
@@ -96,20 +96,20 @@ export async function reviewedArgument(
 ): Promise<Outcome<string>> {
   const value = getOwn(argumentsIn(approval), name);
   if (value === undefined) return fail('not_found', 'the call has no such argument');
-  const story = await storyOf(runtime, store, approval);
-  return story.ok ? ok(masked(textOf(wholeValue(name, value, story.output)))) : story;
+  const facts = await loadFacts(runtime, store, approval);
+  return facts.ok ? ok(masked(textOf(wholeValue(name, value, facts.output)))) : facts;
 }
 
 /** Effect of the tool, and the risk tier of its rights. */
 function toolFacts(library: Library, { shown }: Approval): Partial<ApprovalReview> {
   const { tool } = shown;
   if (typeof tool !== 'string') return {};
-  const found = library.find('tool', tool);
-  const made = found.ok ? found.output.tool : undefined;
-  if (!made) return { tool };
+  const item = library.find('tool', tool);
+  const entry = item.ok ? item.output.tool : undefined;
+  if (!entry) return { tool };
   const { catalog } = library.capabilities();
   const action = plainText(getOwn(shown.arguments, 'action') ?? '');
-  const effect = made.actions.find(({ name }) => name === action)?.effect ?? made.effect;
+  const effect = entry.actions.find(({ name }) => name === action)?.effect ?? entry.effect;
   const tiers = requiredBy(library, tool, action).map((capability): RiskTier => {
     if (capability === 'net.http' && effect === 'read') return 'read';
     return catalog.get(normalizeCapability(capability))?.tier ?? 'system';
@@ -119,7 +119,7 @@ function toolFacts(library: Library, { shown }: Approval): Partial<ApprovalRevie
   return { tool, effect, tier };
 }
 
-const STANDS: Readonly<Record<Approval['state'], Gate['state']>> = {
+const GATE_STATES: Readonly<Record<Approval['state'], Gate['state']>> = {
   pending: 'asks',
   approved: 'passed',
   used: 'passed',
@@ -130,18 +130,18 @@ const STANDS: Readonly<Record<Approval['state'], Gate['state']>> = {
 function gatesFor(
   library: Library,
   approval: Approval,
-  story: Story | undefined,
+  facts: Facts | undefined,
   rule: string,
 ): Gate[] {
   const { kind, state } = approval;
   if (kind === 'capability') {
-    return [{ stage: 'right', state: STANDS[state], by: rightName(grantIn(approval)) }];
+    return [{ stage: 'right', state: GATE_STATES[state], by: rightName(grantIn(approval)) }];
   }
-  if (kind !== 'call' || !story?.entry) {
+  if (kind !== 'call' || !facts?.entry) {
     return kind === 'call' ? [{ stage: 'policy', state: 'asks', by: rule }] : [];
   }
-  const gates = gatesOf(story.entry, story.events);
-  return gatesWithReasons(gates, library, story.book, story.entry).map((gate) =>
+  const gates = gatesOf(facts.entry, facts.events);
+  return gatesWithReasons(gates, library, facts.book, facts.entry).map((gate) =>
     gate.state === 'asks' && rule !== '' ? { ...gate, by: rule } : gate,
   );
 }
@@ -150,13 +150,13 @@ async function limitPart(
   runtime: Runtime,
   store: Store,
   { shown }: Approval,
-  story: Story | undefined,
+  facts: Facts | undefined,
 ): Promise<Outcome<Partial<ApprovalReview>>> {
-  const [asked] = Object.entries(limitsIn(shown));
-  if (!asked) return ok({});
-  const [name, value] = asked;
-  const now = Number(getOwn(getOwn(story?.row.limits, name), 'value') ?? 0);
-  const ceilings = story && (await ceilingsOf(runtime, store, story.row));
+  const [entry] = Object.entries(limitsIn(shown));
+  if (!entry) return ok({});
+  const [name, value] = entry;
+  const now = Number(getOwn(getOwn(facts?.row.limits, name), 'value') ?? 0);
+  const ceilings = facts && (await ceilingsOf(runtime, store, facts.row));
   if (ceilings && !ceilings.ok) return ceilings;
   const ceiling = ceilings?.output[meterName(name)];
   return ok({
@@ -200,27 +200,27 @@ const textsIn = (value: Json | undefined): string[] =>
   Array.isArray(value) ? value.map((one) => masked(plainText(one))) : [];
 
 /** Tainted arguments and earlier calls, as recorded with the request. */
-function toldOf({ kind, shown }: Approval): Partial<ApprovalReview> {
+function recordedFacts({ kind, shown }: Approval): Partial<ApprovalReview> {
   if (kind !== 'call') return {};
   const tainted = Object.entries(isObject(shown.tainted) ? shown.tainted : {}).map(
-    ([name, told]) => {
-      const word = (field: string): string => masked(plainText(getOwn(told, field) ?? ''));
+    ([name, row]) => {
+      const word = (field: string): string => masked(plainText(getOwn(row, field) ?? ''));
       return {
         name,
-        labels: textsIn(getOwn(told, 'labels')),
-        from: textsIn(getOwn(told, 'from')),
+        labels: textsIn(getOwn(row, 'labels')),
+        from: textsIn(getOwn(row, 'from')),
         ...(word('stands_in') !== '' && { place: word('stands_in') }),
         ...(word('excerpt') !== '' && { excerpt: word('excerpt') }),
       };
     },
   );
-  const before = (Array.isArray(shown.before) ? shown.before : []).map((told) => {
-    const same = getOwn(told, 'same');
+  const before = (Array.isArray(shown.before) ? shown.before : []).map((row) => {
+    const same = getOwn(row, 'same');
     return {
-      at: plainText(getOwn(told, 'at')),
-      thread: plainText(getOwn(told, 'thread')),
+      at: plainText(getOwn(row, 'at')),
+      thread: plainText(getOwn(row, 'thread')),
       ...(typeof same === 'boolean' && { same }),
-      came_to: plainText(getOwn(told, 'outcome')),
+      came_to: plainText(getOwn(row, 'outcome')),
     };
   });
   return {
@@ -229,13 +229,13 @@ function toldOf({ kind, shown }: Approval): Partial<ApprovalReview> {
   };
 }
 
-async function provenanceOf(store: Store, { entry, row }: Story): Promise<Partial<ApprovalReview>> {
+async function provenanceOf(store: Store, { entry, row }: Facts): Promise<Partial<ApprovalReview>> {
   const seq = entry && (entry.intents.at(-1) ?? entry.deniedAt ?? entry.reply);
   if (seq === undefined) return {};
   const { explainRefusal } = await reports.provenance();
-  const told = await explainRefusal(store, row.id, { seq });
+  const result = await explainRefusal(store, row.id, { seq });
   // If the provenance is not available, the review omits it.
-  return told.ok ? { provenance: told.output } : {};
+  return result.ok ? { provenance: result.output } : {};
 }
 
 export async function reviewApproval(
@@ -243,27 +243,27 @@ export async function reviewApproval(
   store: Store,
   approval: Approval,
 ): Promise<Outcome<ApprovalReview>> {
-  const found = await storyOf(runtime, store, approval);
-  if (!found.ok) return found;
-  const story = found.output;
-  const listed = listedApproval(approval, story?.row);
-  const rows = story ? await hub.rows([story.row]) : ok([]);
+  const loaded = await loadFacts(runtime, store, approval);
+  if (!loaded.ok) return loaded;
+  const facts = loaded.output;
+  const listed = listedApproval(approval, facts?.row);
+  const rows = facts ? await hub.rows([facts.row]) : ok([]);
   if (!rows.ok) return rows;
-  const own = story
-    ? await store.approvals({ thread: story.row.id, limit: MAX_APPROVALS })
+  const own = facts
+    ? await store.approvals({ thread: facts.row.id, limit: MAX_APPROVALS })
     : ok([]);
   if (!own.ok) return own;
   const limit =
-    approval.kind === 'limit' ? await limitPart(runtime, store, approval, story) : ok({});
+    approval.kind === 'limit' ? await limitPart(runtime, store, approval, facts) : ok({});
   if (!limit.ok) return limit;
   const { kind, shown } = approval;
-  const seq = story?.entry?.intents.at(-1) ?? story?.entry?.reply;
+  const seq = facts?.entry?.intents.at(-1) ?? facts?.entry?.reply;
   return ok({
     approval: listed,
     ...toolFacts(runtime.library, approval),
-    arguments: argumentViews(approval, story),
-    gates: gatesFor(runtime.library, approval, story, listed.rule ?? ''),
-    ...(story && (await provenanceOf(store, story))),
+    arguments: argumentViews(approval, facts),
+    gates: gatesFor(runtime.library, approval, facts, listed.rule ?? ''),
+    ...(facts && (await provenanceOf(store, facts))),
     ...(kind === 'capability' && {
       grant: {
         name: rightName(grantIn(approval)),
@@ -272,12 +272,12 @@ export async function reviewApproval(
       },
     }),
     ...limit.output,
-    ...toldOf(approval),
+    ...recordedFacts(approval),
     ...wordsOf(approval),
-    ...saysOf(story?.events),
-    rights: story ? usesOfRights(runtime.library, story.book, own.output) : [],
+    ...saysOf(facts?.events),
+    rights: facts ? usesOfRights(runtime.library, facts.book, own.output) : [],
     meters: rows.output[0]?.meters ?? [],
-    ...(story?.entry && { turn: story.entry.turn }),
+    ...(facts?.entry && { turn: facts.entry.turn }),
     ...(seq !== undefined && { seq }),
     choices: choicesFor(approval),
     ...(isObject(shown.roles) && { named: Object.keys(shown.roles) }),

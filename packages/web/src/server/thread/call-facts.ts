@@ -48,27 +48,27 @@ export async function callEvents(
   thread: string,
   call: Call,
 ): Promise<Outcome<CallEvents>> {
-  const found: { -readonly [name in keyof CallEvents]: CallEvents[name] } = {};
+  const events: { -readonly [name in keyof CallEvents]: CallEvents[name] } = {};
   for (const seq of [call.intents.at(-1), call.deniedAt, call.result?.seq, call.reply]) {
     const event = await eventAt(store, thread, seq);
     if (!event.ok) return event;
     const one = event.output;
-    if (one?.type === 'tool_call') found.call = one;
-    else if (one?.type === 'permission_denied') found.denial = one;
-    else if (one?.type === 'tool_result') found.result = one;
-    else if (one?.type === 'assistant_message') found.reply = one;
+    if (one?.type === 'tool_call') events.call = one;
+    else if (one?.type === 'permission_denied') events.denial = one;
+    else if (one?.type === 'tool_result') events.result = one;
+    else if (one?.type === 'assistant_message') events.reply = one;
   }
-  return ok(found);
+  return ok(events);
 }
 
 /** Arguments of the call: the parameters of a tool, or the text of the model if the call did not start. */
 export function givenTo({ id }: Call, { call, reply }: CallEvents): JsonObject {
   const block = reply?.data.content.find((one) => one.type === 'tool_call' && one.id === id);
   const written = block?.type === 'tool_call' ? block.arguments : undefined;
-  const given = call?.data.arguments ?? written ?? {};
-  const inner = getOwn(given, 'parameters');
+  const args = call?.data.arguments ?? written ?? {};
+  const inner = getOwn(args, 'parameters');
   if (isObject(inner)) return inner;
-  return isObject(given) ? given : { value: given };
+  return isObject(args) ? args : { value: args };
 }
 
 /** Reasons why an argument may steer. */
@@ -87,11 +87,11 @@ function rolesOf(library: Library, tool: string): ReadonlyMap<string, string> {
   const tools = chain.ok
     ? chain.output.links.flatMap((link) => (link.tool ? [link.tool] : []))
     : [];
-  const named = tools.flatMap(({ parameters, actions }) => [
+  const all = tools.flatMap(({ parameters, actions }) => [
     ...parameters,
     ...actions.flatMap((action) => action.parameters),
   ]);
-  return new Map(named.flatMap(({ name, role }) => (role === undefined ? [] : [[name, role]])));
+  return new Map(all.flatMap(({ name, role }) => (role === undefined ? [] : [[name, role]])));
 }
 
 /** One argument in its exact form, or its start if it is long. */
@@ -181,9 +181,9 @@ const ruleIn = (detail: JsonObject): string => {
 export function gatesOf(entry: Call, events: CallEvents): Gate[] {
   const fault = faultOf(events);
   const detail = fault?.detail ?? {};
-  const asked = entry.approval?.state;
-  const asks = asked === 'pending';
-  const no = asked === 'denied' || asked === 'expired';
+  const answer = entry.approval?.state;
+  const asks = answer === 'pending';
+  const no = answer === 'denied' || answer === 'expired';
   const limit = fault?.code.endsWith('_exceeded') ? 'limits' : undefined;
   const at = limit ?? refusedAt(entry, detail) ?? (asks || no ? 'policy' : undefined);
   const stopped = at === undefined ? STAGES.length : STAGES.indexOf(at);
@@ -191,10 +191,10 @@ export function gatesOf(entry: Call, events: CallEvents): Gate[] {
     if (index > stopped) return { stage, state: 'not reached', by: '' };
     if (index === stopped) {
       if (asks) return { stage, state: 'asks', by: ruleIn(detail) || 'a person decides' };
-      const said = asked === 'expired' ? 'nobody answered' : no ? 'a person said no' : '';
-      return { stage, state: 'refused', by: said || ruleIn(detail) || (fault?.code ?? '') };
+      const reason = answer === 'expired' ? 'nobody answered' : no ? 'a person said no' : '';
+      return { stage, state: 'refused', by: reason || ruleIn(detail) || (fault?.code ?? '') };
     }
-    if (stage === 'policy' && asked === 'used') {
+    if (stage === 'policy' && answer === 'used') {
       return { stage, state: 'passed', by: 'approved by a person' };
     }
     if (stage !== 'run') return { stage, state: 'passed', by: '' };

@@ -48,12 +48,12 @@ async function callPart(
 /** The condition of a hook, from the current directive. If several hooks have its name, the position decides. */
 function conditionOf(library: Library, { start }: CallBook, event: Recorded): { when?: string } {
   if (event.type !== 'hook' && event.type !== 'hook_start') return {};
-  const found = library.find('directive', start?.directive ?? '');
-  const hooks = (found.ok && found.output.directive?.hooks) || [];
+  const match = library.find('directive', start?.directive ?? '');
+  const hooks = (match.ok && match.output.directive?.hooks) || [];
   const at = event.type === 'hook_start' ? event.data.index : undefined;
   const placed = at === undefined ? undefined : hooks[at];
-  const named = hooks.filter(({ directive }) => directive === event.data.directive);
-  const [first] = placed && named.includes(placed) ? [placed] : named;
+  const sameName = hooks.filter(({ directive }) => directive === event.data.directive);
+  const [first] = placed && sameName.includes(placed) ? [placed] : sameName;
   return first ? { when: masked(first.when) } : {};
 }
 
@@ -77,8 +77,8 @@ export async function eventDetail(
   const stored = await storedAt(store, thread, seq);
   if (!stored.ok) return stored;
   const { ts, turn, type, data } = stored.output;
-  const shown = maskedJson({ seq, ts, turn, type, data });
-  const text = JSON.stringify(shown, null, 2);
+  const view = maskedJson({ seq, ts, turn, type, data });
+  const text = JSON.stringify(view, null, 2);
   const raw = textPiece(text, offset);
   const read = decode(stored.output);
   const content = read.ok ? eventContent(read.output) : undefined;
@@ -89,7 +89,7 @@ export async function eventDetail(
   const denied = entry?.deniedAt;
   const artifacts = [...new Set(text.match(ARTIFACT) ?? [])].slice(0, MAX_ARTIFACTS);
   return ok({
-    event: raw.bytes > PIECE_BYTES ? {} : shown,
+    event: raw.bytes > PIECE_BYTES ? {} : view,
     raw,
     ...(content !== undefined &&
       content !== '' && { content: textPiece(masked(textOf(content)), offset) }),

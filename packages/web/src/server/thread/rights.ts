@@ -70,9 +70,9 @@ function rightFor(
 }
 
 function count(tally: Tally, call: Call): void {
-  const asked = call.approval?.state;
-  if (asked === 'pending') tally.asks = true;
-  if (call.deniedAt !== undefined || asked === 'denied' || asked === 'expired') tally.refused += 1;
+  const state = call.approval?.state;
+  if (state === 'pending') tally.asks = true;
+  if (call.deniedAt !== undefined || state === 'denied' || state === 'expired') tally.refused += 1;
   else if (call.result?.isError === false) tally.uses += 1;
 }
 
@@ -107,7 +107,7 @@ const granted = ({ start }: CallBook): Tally[] =>
   );
 
 /** Rights that allow this call. The right to call the tool counts only without a narrower one. */
-function lettingThrough(library: Library, book: CallBook, entry: Call): string {
+function allowingRights(library: Library, book: CallBook, entry: Call): string {
   const { catalog } = library.capabilities();
   const rights = granted(book);
   const names = needsOf(library, entry).flatMap((needs) =>
@@ -138,7 +138,7 @@ export function gatesWithReasons(
   entry: Call,
 ): Gate[] {
   const by: Readonly<Partial<Record<Gate['stage'], () => string>>> = {
-    right: () => lettingThrough(library, book, entry),
+    right: () => allowingRights(library, book, entry),
     limits: () => countedAs(book, entry),
     policy: () => 'no rule against it',
   };
@@ -160,7 +160,7 @@ export function usesOfRights(
     const hit = needsOf(library, call).map((needs) => rightFor(rights, needs, catalog));
     for (const tally of new Set(hit)) if (tally) count(tally, call);
   }
-  const given = approvals.filter(
+  const approved = approvals.filter(
     ({ kind, state }) => kind === 'capability' && (state === 'approved' || state === 'used'),
   );
   return [
@@ -175,6 +175,6 @@ export function usesOfRights(
         ...(capped.length > 0 && { capped }),
       }),
     ),
-    ...given.map((approval) => approvedRight(approval, calls.uses)),
+    ...approved.map((approval) => approvedRight(approval, calls.uses)),
   ];
 }

@@ -30,7 +30,7 @@ interface RowPorts {
 type SummaryState = ReturnType<typeof summary.initial>;
 
 /** A cached thread, up to the event `seq`. */
-interface KnownThread {
+interface CachedThread {
   seq: number;
   /** Starts with the last events of the thread. */
   state: SummaryState;
@@ -52,14 +52,14 @@ const MAX_NAME = 120;
 const NANO = 1e9;
 
 const textIn = (value: Json | undefined, field: string): string | undefined => {
-  const found = getOwn(value, field);
-  return typeof found === 'string' && found !== '' ? found.slice(0, MAX_NAME) : undefined;
+  const entry = getOwn(value, field);
+  return typeof entry === 'string' && entry !== '' ? entry.slice(0, MAX_NAME) : undefined;
 };
 
 const numberIn = (value: Json | undefined, field: string): number | undefined => {
-  const found = getOwn(value, field);
-  if (typeof found !== 'number' && typeof found !== 'string') return undefined;
-  const read = Number(found);
+  const entry = getOwn(value, field);
+  if (typeof entry !== 'number' && typeof entry !== 'string') return undefined;
+  const read = Number(entry);
   return Number.isFinite(read) ? read : undefined;
 };
 
@@ -95,11 +95,11 @@ function meterOf(
   const budget = CHARGED.has(name) ? budgets.get(id) : undefined;
   const grain = name === 'spend' ? NANO : 1;
   // Turns and calls are limited for each attempt.
-  const told =
+  const total =
     name === 'duration'
       ? numberIn(cost, 'duration_seconds')
       : (numberIn(cost['attempt'], name) ?? numberIn(cost, name));
-  const used = budget ? Number(budget.used[name] ?? 0n) / grain : (told ?? 0);
+  const used = budget ? Number(budget.used[name] ?? 0n) / grain : (total ?? 0);
   const reserved = budget ? Number(budget.reserved[name] ?? 0n) / grain : 0;
   if (max === undefined && (name === 'input_tokens' || name === 'output_tokens')) return undefined;
   if (max === undefined && used === 0 && reserved === 0) return undefined;
@@ -142,24 +142,24 @@ async function countDenied(
 ): Promise<Outcome<ReadonlyMap<string, number>>> {
   const counts = new Map<string, number>();
   const count = async (some: readonly string[]): Promise<Outcome<null>> => {
-    const found = await store.countEvents(some, 'permission_denied');
-    if (!found.ok) return found;
+    const total = await store.countEvents(some, 'permission_denied');
+    if (!total.ok) return total;
     const [first = ''] = some;
-    if (found.output === 0 || some.length === 0) return ok(null);
+    if (total.output === 0 || some.length === 0) return ok(null);
     if (some.length === 1) {
-      counts.set(first, found.output);
+      counts.set(first, total.output);
       return ok(null);
     }
     const half = some.length >> 1;
-    const left = await count(some.slice(0, half));
-    return left.ok ? await count(some.slice(half)) : left;
+    const firstHalf = await count(some.slice(0, half));
+    return firstHalf.ok ? await count(some.slice(half)) : firstHalf;
   };
-  const done = ids.length === 0 ? ok(null) : await count(ids);
-  return done.ok ? ok(counts) : done;
+  const result = ids.length === 0 ? ok(null) : await count(ids);
+  return result.ok ? ok(counts) : result;
 }
 
 /** Reads the first and the last events of a thread. The registry has the limits that people set in between. */
-async function readThread(store: Store, id: string): Promise<Outcome<KnownThread>> {
+async function readThread(store: Store, id: string): Promise<Outcome<CachedThread>> {
   const [row, first, last] = await Promise.all([
     store.thread(id),
     store.read(id, { limit: BEGINNING }),
@@ -175,51 +175,51 @@ async function readThread(store: Store, id: string): Promise<Outcome<KnownThread
 }
 
 /** Applies the events after the last one that was applied. */
-function applyEvents(known: KnownThread, events: readonly StoredEvent[]): void {
-  const news = events.filter(({ seq }) => seq > known.seq);
-  if (news[0]?.seq !== known.seq + 1) return;
-  known.seq = news.at(-1)?.seq ?? known.seq;
-  known.state = projectStored(summary, news, known.state);
+function applyEvents(cached: CachedThread, events: readonly StoredEvent[]): void {
+  const news = events.filter(({ seq }) => seq > cached.seq);
+  if (news[0]?.seq !== cached.seq + 1) return;
+  cached.seq = news.at(-1)?.seq ?? cached.seq;
+  cached.state = projectStored(summary, news, cached.state);
 }
 
 function createCache(store: Store) {
-  const all = createRecent<string, KnownThread>(MAX_THREADS);
+  const all = createRecent<string, CachedThread>(MAX_THREADS);
 
   /** Adds a thread that was not in the cache to `fresh`. Its denials are not counted yet. */
   async function updateOne(
     { id, seq }: ThreadSummary,
-    fresh: Map<string, KnownThread>,
+    fresh: Map<string, CachedThread>,
   ): Promise<Outcome<null>> {
-    const known = all.get(id);
-    if (known && known.seq >= seq) return ok(null);
-    if (known && seq - known.seq <= MAX_NEW) {
-      const events = await store.read(id, { after: known.seq });
-      if (events.ok) applyEvents(known, events.output);
+    const cached = all.get(id);
+    if (cached && cached.seq >= seq) return ok(null);
+    if (cached && seq - cached.seq <= MAX_NEW) {
+      const events = await store.read(id, { after: cached.seq });
+      if (events.ok) applyEvents(cached, events.output);
       return events.ok ? ok(null) : events;
     }
-    const found = await readThread(store, id);
-    if (found.ok) fresh.set(id, found.output);
+    const result = await readThread(store, id);
+    if (result.ok) fresh.set(id, result.output);
     // A thread that was pruned after the query has no row.
-    return found.ok || found.error.code === 'not_found' ? ok(null) : found;
+    return result.ok || result.error.code === 'not_found' ? ok(null) : result;
   }
 
   return {
     get: all.get,
     /** Applies events of a cached thread. */
     note(thread: string, events: readonly StoredEvent[]): void {
-      const known = all.get(thread);
-      if (known) applyEvents(known, events);
+      const cached = all.get(thread);
+      if (cached) applyEvents(cached, events);
     },
     async update(threads: readonly ThreadSummary[]): Promise<Outcome<null>> {
-      const fresh = new Map<string, KnownThread>();
-      for (const done of await Promise.all(threads.map((thread) => updateOne(thread, fresh)))) {
-        if (!done.ok) return done;
+      const fresh = new Map<string, CachedThread>();
+      for (const result of await Promise.all(threads.map((thread) => updateOne(thread, fresh)))) {
+        if (!result.ok) return result;
       }
       const denied = await countDenied(store, [...fresh.keys()]);
       if (!denied.ok) return denied;
-      for (const [id, known] of fresh) {
-        known.denied += denied.output.get(id) ?? 0;
-        all.set(id, known);
+      for (const [id, cached] of fresh) {
+        cached.denied += denied.output.get(id) ?? 0;
+        all.set(id, cached);
       }
       return ok(null);
     },
@@ -229,14 +229,14 @@ function createCache(store: Store) {
 /** Fields of the cost that lists show. */
 const COSTS = ['turns', 'tokens', 'tool_calls', 'spend', 'duration_seconds', 'estimated'] as const;
 function costOf(cost: JsonObject): JsonObject {
-  const shown: JsonObject = {};
-  for (const name of COSTS) if (cost[name] !== undefined) shown[name] = cost[name];
-  return shown;
+  const result: JsonObject = {};
+  for (const name of COSTS) if (cost[name] !== undefined) result[name] = cost[name];
+  return result;
 }
 
 function rowOf(
   thread: ThreadSummary,
-  { state, denied }: KnownThread,
+  { state, denied }: CachedThread,
   waits: readonly Approval[],
   budgets: Budgets,
   place: Pick<ListedRun, 'here' | 'worker' | 'queue'>,
@@ -303,8 +303,8 @@ export function createRows(ports: RowPorts) {
     ): Promise<Outcome<ListedRun[]>> {
       const waits = Map.groupBy(pending, ({ thread }) => thread ?? '');
       const stateOf = ({ id, seq, status, updated, epoch, owner = '' }: ThreadSummary): string => {
-        const asked = (waits.get(id) ?? []).map((one) => one.id).join();
-        return `${seq} ${status} ${updated} ${epoch} ${isHere(id)} ${owner} ${asked}`;
+        const requests = (waits.get(id) ?? []).map((one) => one.id).join();
+        return `${seq} ${status} ${updated} ${epoch} ${isHere(id)} ${owner} ${requests}`;
       };
       const keys = new Map(threads.map((thread) => [thread.id, stateOf(thread)]));
       const moved = threads.filter(({ id }) => cache.get(id)?.row?.key !== keys.get(id));
@@ -315,10 +315,10 @@ export function createRows(ports: RowPorts) {
       const budgets: Budgets = new Map(read.output.map((budget) => [budget.thread, budget]));
       for (const thread of moved) {
         const { id } = thread;
-        const known = cache.get(id);
-        if (!known) continue;
-        const made = rowOf(thread, known, waits.get(id) ?? [], budgets, placeOf(thread, ports));
-        known.row = { key: keys.get(id) ?? '', made };
+        const cached = cache.get(id);
+        if (!cached) continue;
+        const row = rowOf(thread, cached, waits.get(id) ?? [], budgets, placeOf(thread, ports));
+        cached.row = { key: keys.get(id) ?? '', made: row };
       }
       return ok(threads.flatMap(({ id }) => cache.get(id)?.row?.made ?? []));
     },

@@ -63,7 +63,7 @@ const CHARGED: readonly BudgetKind[] = [
 /** Limits that only the thread itself is charged for. */
 const OWN = ['turns', 'tool_calls'] as const;
 
-const shown = (name: BudgetKind, value: bigint): number =>
+const inUnits = (name: BudgetKind, value: bigint): number =>
   name === 'spend' ? Number(value) / NANO : Number(value);
 
 /** Ceilings of a child: its own use plus the rest of its ancestors. */
@@ -78,9 +78,9 @@ async function leftAbove(store: Store, row: ThreadRow): Promise<Outcome<Amounts>
     for (const { limits, used, reserved } of others) {
       const max = limits[name];
       if (max === undefined) continue;
-      const left = max - used[name] - reserved[name] + (mine?.used[name] ?? 0n);
+      const rest = max - used[name] - reserved[name] + (mine?.used[name] ?? 0n);
       const before = most[name];
-      if (before === undefined || left < before) most[name] = left > 0n ? left : 0n;
+      if (before === undefined || rest < before) most[name] = rest > 0n ? rest : 0n;
     }
   }
   return ok(most);
@@ -106,7 +106,7 @@ export async function ceilingsOf(
   }
   for (const name of CHARGED) {
     const max = above.output[name];
-    if (max !== undefined) lower(name, shown(name, max), 'parent');
+    if (max !== undefined) lower(name, inUnits(name, max), 'parent');
   }
   return ok(ceilings);
 }
