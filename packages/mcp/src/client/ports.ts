@@ -58,7 +58,8 @@ export interface McpPoolPorts {
   onSetAside?(paths: readonly string[], folder: string): void;
   readonly authorize?: Authorizer | undefined;
   /**
-   * Answers questions of a server to the person. Absent: the server is told that no person answers.
+   * Asks the person a question of a server and returns the answer. Absent: the client declares no
+   * support for questions.
    */
   readonly elicit?: ((request: JsonObject) => Promise<JsonObject>) | undefined;
   readonly span?: SpanAround | undefined;
