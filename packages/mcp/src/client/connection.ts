@@ -146,11 +146,9 @@ export class McpConnection {
         false,
       );
       await this.close();
-      const stderr = this.line.said();
+      const log = this.line.said();
       const failed = asConnectionFault(this.#endpoint, failure);
-      return stderr === ''
-        ? failed
-        : redacted(withDetail(failed, { said: stderr }), this.#redactable);
+      return log === '' ? failed : redacted(withDetail(failed, { said: log }), this.#redactable);
     }
     this.#listen();
     return ok(null);
@@ -298,21 +296,17 @@ export class McpConnection {
     return { result: createRedactor(secrets).json(visible), marks };
   }
 
-  async #send(
-    request: ServerRequest,
-    call: PoolCall,
-    isRetry = false,
-  ): Promise<Outcome<JsonObject>> {
+  async #send(input: ServerRequest, call: PoolCall, isRetry = false): Promise<Outcome<JsonObject>> {
     const { signal, onProgress } = call;
     const timeout = Math.min(Math.max(1, call.timeoutMs), MAX_TIMER);
     const options = { signal, timeout, maxTotalTimeout: timeout };
     const { json } = createRedactor(call.secrets);
     const followed = onProgress && this.#gate.follow((progress) => onProgress(json(progress)));
     const meta = followed ? { progressToken: followed.token } : {};
-    const { method } = request;
-    const params = withMeta(request.params, meta);
+    const { method } = input;
+    const params = withMeta(input.params, meta);
     try {
-      const tool = await this.#toolFor(request);
+      const tool = await this.#toolFor(input);
       const result = tool
         ? await this.client.callTool(params as { name: string }, {
             ...options,
@@ -322,7 +316,7 @@ export class McpConnection {
       return resultOf(method, result as JsonObject);
     } catch (error) {
       if (!isRetry && (await this.#isWorthAnother(error))) {
-        return await this.#send(request, call, true);
+        return await this.#send(input, call, true);
       }
       return await this.#failure(error, call, true);
     } finally {

@@ -213,9 +213,7 @@ export function asConnectionFault(endpoint: Endpoint, failure: Failure): Failure
     cause: detail.message,
     retryable: true,
     remediation:
-      endpoint.kind === 'stdio'
-        ? lookHint(endpoint)
-        : 'check that an MCP server runs at this address',
+      endpoint.kind === 'stdio' ? lookHint(endpoint) : 'check that an MCP server runs there',
     more: { sent: false },
   });
 }

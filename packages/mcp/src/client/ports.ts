@@ -58,8 +58,7 @@ export interface McpPoolPorts {
   onSetAside?(paths: readonly string[], folder: string): void;
   readonly authorize?: Authorizer | undefined;
   /**
-   * Asks the person a question of a server and returns the answer. Absent: the client declares no
-   * support for questions.
+   * Returns the person's answer to a question of a server. Absent: servers cannot ask questions.
    */
   readonly elicit?: ((request: JsonObject) => Promise<JsonObject>) | undefined;
   readonly span?: SpanAround | undefined;

@@ -76,13 +76,12 @@ function httpEndpoint(config: JsonObject, server: string): Outcome<ServerPlace> 
   const auth = getOwn(config, 'auth') ?? { type: 'none' };
   const type = textAt(auth, 'type');
   if (type === 'oauth') {
-    const setting = (name: string): string | undefined => textAt(auth, name) || undefined;
-    const [scope, client_id, client_secret] = ['scope', 'client_id', 'client_secret'].map(setting);
+    const field = (name: string): string | undefined => textAt(auth, name) || undefined;
+    const [scope, client_id, client_secret] = ['scope', 'client_id', 'client_secret'].map(field);
     const oauth = compact<OAuth>({ name: server, scope, client_id, client_secret });
     return ok({ endpoint: { kind: 'http', url: url.href, headers, oauth }, identity });
   }
-  const result =
-    type === 'none' ? undefined : (AUTH[type]?.(auth) ?? '`auth.type` is not supported');
+  const result = type === 'none' ? undefined : (AUTH[type]?.(auth) ?? 'unsupported `auth.type`');
   if (typeof result === 'string') return invalid('auth', result);
   if (result && 'header' in result) headers[result.header[0]] = result.header[1];
   if (result && 'query' in result) url.searchParams.set(...result.query);

@@ -19,10 +19,7 @@ import { type SyncPorts, syncConnector } from './sync.ts';
 
 type Result = Promise<Outcome<PrimitiveResult>>;
 
-/**
- * Checks the permission to connect. A caller that names the server also needs the permission to start
- * a process or to connect to its host.
- */
+/** Checks the permission to connect, and for a server that the caller names also to start or reach it. */
 function mayConnect({ verify }: PrimitiveCall, endpoint?: Endpoint): Outcome<null> {
   const permission = verify({ capability: 'mcp.connect' });
   if (!permission.ok || endpoint === undefined) return permission;

@@ -147,7 +147,7 @@ async function mayAsk(store: Store, { operation, project }: JsonObject): Promise
 /** Returns the approval for exactly these files of the connector, for every caller. */
 const approvalIn =
   (open: OpenProject): SyncPorts['approval'] =>
-  async ({ connector, digest }, question, surface) => {
+  async ({ connector, digest }, view, surface) => {
     const opened = await open.store?.();
     if (!opened?.ok) return opened ?? ok({ answer: 'pending', approval: '' });
     const store = opened.output;
@@ -156,16 +156,14 @@ const approvalIn =
       arguments: hash('sha256', digest),
       project: open.project,
     };
-    const existing = await findAnswer(store, binding, open.clock.now());
-    if (!existing.ok) return existing;
+    const row = await findAnswer(store, binding, open.clock.now());
+    if (!row.ok) return row;
     // A person at the command line can decide again after a refusal.
-    const isOver = existing.output?.state === 'denied' && surface === 'cli';
-    const free = existing.output || surface === 'cli' ? ok(null) : await mayAsk(store, binding);
+    const isOver = row.output?.state === 'denied' && surface === 'cli';
+    const free = row.output || surface === 'cli' ? ok(null) : await mayAsk(store, binding);
     if (!free.ok) return free;
     const request: Outcome<{ id: string; state: string }> =
-      existing.output && !isOver
-        ? ok(existing.output)
-        : await putQuestion(open, store, binding, question);
+      row.output && !isOver ? ok(row.output) : await putQuestion(open, store, binding, view);
     if (!request.ok) return request;
     const { id, state } = request.output;
     if (state !== 'approved') {

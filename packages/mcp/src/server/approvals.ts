@@ -44,14 +44,14 @@ interface Questions {
   readonly process: string;
   readonly answered: Set<string>;
 }
-const questionsByLibrary = new WeakMap<object, Questions>();
+const byLibrary = new WeakMap<object, Questions>();
 
 function questionsOf({ host: { library } }: ServerParts): Questions {
-  const questions = questionsByLibrary.get(library) ?? {
+  const questions = byLibrary.get(library) ?? {
     process: randomUUID(),
     answered: new Set<string>(),
   };
-  questionsByLibrary.set(library, questions);
+  byLibrary.set(library, questions);
   return questions;
 }
 

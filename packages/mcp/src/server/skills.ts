@@ -45,18 +45,14 @@ function itemsAt(uri: string): { kind: Kind; id: string }[] {
     .map((id) => ({ kind, id }));
 }
 
-interface SkillFile {
+interface Doc {
   readonly path: string;
   readonly text: string;
 }
 
 function createSource({ host, client }: ServerParts): SkillSource {
   /** Creates the file of a skill. Undefined if the item is not found or not visible to this client. */
-  async function make(
-    kind: Kind,
-    id: string,
-    context: ServerContext,
-  ): Promise<SkillFile | undefined> {
+  async function make(kind: Kind, id: string, context: ServerContext): Promise<Doc | undefined> {
     const request = { item_type: kind, item_id: id };
     const by = { client: client(), signal: context.mcpReq.signal };
     const loaded = await host.call('load', request, by);
@@ -81,12 +77,12 @@ function createSource({ host, client }: ServerParts): SkillSource {
   }
 
   /** Returns undefined for an item that cannot be a skill. */
-  const entryOf = async (file: SkillFile | undefined): Promise<Skill | undefined> => {
+  const entryOf = async (file: Doc | undefined): Promise<Skill | undefined> => {
     if (!file) return undefined;
     return await skillEntry(file.path, { 'SKILL.md': file.text }).catch(() => undefined);
   };
 
-  async function find(uri: string, context: ServerContext): Promise<SkillFile | undefined> {
+  async function find(uri: string, context: ServerContext): Promise<Doc | undefined> {
     for (const { kind, id } of itemsAt(uri)) {
       const file = await make(kind, id, context);
       if (file) return file;
