@@ -81,6 +81,6 @@ export function figureLines(
       .filter(({ name }) => SHOWN.has(name))
       .map((amount) => limitLine(amount, width, paint)),
     ...(tail === '' ? [] : [`  ${paint('dim', '‹')} ${tail}`]),
-    `  ${paint('dim', fit(isElsewhere ? 'Ctrl-C ends this view, not the thread' : 'Ctrl-C interrupts the thread', width - 2))}`,
+    `  ${paint('dim', fit(isElsewhere ? 'Ctrl-C ends this view, not the thread' : 'Ctrl-C stops the thread', width - 2))}`,
   ];
 }
