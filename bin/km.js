@@ -1,7 +1,7 @@
 #!/usr/bin/env node
-// The launcher. Plain JavaScript: it must run on any Node, find a current one, and hand over.
-// `dist/` is used when it was built, the sources otherwise (or when KERNMANTLE_SRC=1 asks for it). Tests have a build of
-// their own (KERNMANTLE_DIST=tests).
+// Starts `km`. This file is plain JavaScript: it must run on any Node, find a current one and start the command there.
+// It uses `dist/` if that was built, otherwise the sources (also if KERNMANTLE_SRC=1). Tests use their own build
+// (KERNMANTLE_DIST=tests).
 import { existsSync, lstatSync, mkdirSync } from 'node:fs';
 import * as nodeModule from 'node:module';
 import { homedir } from 'node:os';
@@ -12,8 +12,8 @@ const [major = 0, minor = 0] = process.versions.node.split('.').map(Number);
 const here = (path) => fileURLToPath(new URL(path, import.meta.url));
 
 /**
- * Compiled code (and, from the sources, stripped types) is kept between runs; where that fails, it is not.
- * Only in a folder that nobody else may write: another one would let others hand us code.
+ * Caches compiled code (and, from the sources, stripped types) between runs. A failure only disables the cache. The
+ * folder must be writable by this user only, because another user could otherwise put code into it.
  */
 function keepCompiled() {
   try {
@@ -25,20 +25,20 @@ function keepCompiled() {
       process.getuid === undefined || (uid === process.getuid() && (mode & 0o022) === 0);
     if (isOwn) nodeModule.enableCompileCache?.(folder);
   } catch {
-    // No home, or none that can be written: it only takes longer.
+    // Without a writable home, the start only takes longer.
   }
 }
 
 const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGQUIT'];
-/** A signal to both of us arrives twice within this time, and counts once. */
+/** Two equal signals within this time count once, because a terminal can send one to both processes. */
 const SAME_MS = 150;
-/** A child that is too busy to listen gets the signal itself. */
+/** Time after which a child that does not read the pipe gets the signal itself. */
 const BUSY_MS = 1000;
 
 /**
- * Runs the command on another Node and ends as it does. What this process is told the child is told,
- * over a pipe: signals of a terminal or a supervisor often reach both, and the child must count them
- * once. The pipe also ties it to us: when we are gone, it is closed, and the child goes too.
+ * Runs the command on another Node and ends with its exit code. Signals of this process go to the child over a pipe.
+ * A terminal or a supervisor often signals both processes, and the child must count the signal once. The pipe also
+ * ends with this process, and then the child ends too.
  */
 async function handOver(node) {
   const { spawn } = await import('node:child_process');
@@ -70,7 +70,7 @@ async function handOver(node) {
   });
 }
 
-/** The other end: signals of the launcher, unless they reached this process too. */
+/** Follows the pipe in the child: handles signals of the launcher that this process did not get itself. */
 async function followLauncher() {
   delete process.env.KERNMANTLE_LAUNCHER;
   const { Socket } = await import('node:net');
@@ -78,7 +78,7 @@ async function followLauncher() {
   const hear = (signal) => {
     heardAt[signal] = performance.now();
   };
-  // Only beside somebody who listens: a listener alone would keep the signal from ending us.
+  // A listener is added only together with one of the command, because a listener alone would prevent the exit.
   process.on('newListener', (name, listener) => {
     if (listener !== hear && SIGNALS.includes(name) && process.listenerCount(name) === 0) {
       process.on(name, hear);
@@ -99,7 +99,7 @@ async function followLauncher() {
   };
   const pipe = new Socket({ fd: 3, readable: true, writable: true });
   pipe.on('error', () => {});
-  // A launcher that was killed: as if this process had been.
+  // The launcher was killed, so this process ends in the same way.
   pipe.on('close', () => process.kill(process.pid, 'SIGKILL'));
   pipe.on('data', (told) => {
     for (const signal of String(told).trimEnd().split('\n')) {

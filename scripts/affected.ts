@@ -19,13 +19,13 @@ const COMMAND = /^\s*'?([a-z][a-z ]*)'?: async .*?import\('([^']+)'/gm;
 const isTest = (path: string): boolean => /\.test\.tsx?$/.test(path);
 const packageOf = (path: string): string | undefined => /^packages\/[^/]+\//.exec(path)?.[0];
 
-/** Reads the files of the repository. `read` returns undefined for a path that is no file. */
+/** Reads the files of the repository. `read` returns undefined for a path that is not a file. */
 export interface Repository {
   readonly files: readonly string[];
   read(path: string): string | undefined;
 }
 
-/** The door that a specifier of ours names, as the `exports` of its package say. */
+/** Returns the file of the door that a specifier of this repository names, by the `exports` of its package. */
 function doorOf(specifier: string, read: Repository['read']): string | undefined {
   const [, name = '', rest = ''] = /^@kernmantle\/([^/]+)(?:\/(.+))?$/.exec(specifier) ?? [];
   if (name === 'test-support') return `tests/support/${rest}.ts`;
@@ -87,7 +87,7 @@ function createReach({ files, read }: Repository): (path: string) => ReadonlySet
       }
     };
     follow();
-    // A test of a command needs the modules of that command, not those of all others.
+    // A test of a command needs only the modules of that command.
     if (own && !(ENTRY.startsWith(own) && reached.has(ENTRY))) {
       queue.push(...files.filter((file) => file.startsWith(`${own}src/`) && !isTest(file)));
       follow();
@@ -120,7 +120,7 @@ export function affectedTests(changed: readonly string[], repository: Repository
   });
 }
 
-/** Tracked files and new ones, without those that were deleted. */
+/** Returns tracked files and new ones, without those that were deleted. */
 function openRepository(): Repository {
   const git = (...args: string[]): string[] =>
     execFileSync('git', args, { cwd: ROOT, encoding: 'utf8', maxBuffer: 64 * 1024 * 1024 })
@@ -136,7 +136,7 @@ function openRepository(): Repository {
   };
 }
 
-/** Files that differ from `base`, committed or not. */
+/** Returns files that differ from `base`, committed or not. */
 function changesSince(base: string): string[] {
   const git = (...args: string[]): string =>
     execFileSync('git', args, { cwd: ROOT, encoding: 'utf8' }).trim();

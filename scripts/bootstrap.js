@@ -1,6 +1,6 @@
 #!/usr/bin/env node
-// One entry for every npm script. Plain JavaScript that an old Node understands: it installs what
-// is missing (once per lock file), then runs the task with the Node that the repository brings.
+// Runs every npm script. This file is plain JavaScript that an old Node can run: it installs missing packages
+// (once per lock file), then runs the task with the Node version of the repository.
 import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
@@ -11,17 +11,17 @@ const root = fileURLToPath(new URL('..', import.meta.url));
 const modules = join(root, 'node_modules');
 const localNode = join(modules, 'node', 'bin', process.platform === 'win32' ? 'node.exe' : 'node');
 
-/** What a task sets for what it starts. */
+/** Environment variables of a task. */
 const SETTINGS = { soak: { KERNMANTLE_SOAK: '1' } };
 
 const bin = (name, ...path) => ['node', join(modules, name, ...path)];
-/** The projects of `vitest.config.ts`; all of them unless some are named. */
+/** Returns the command for these projects of `vitest.config.ts`. Without names, it runs all of them. */
 const tests = (...projects) => [
   ...bin('vitest', 'vitest.mjs'),
   'run',
   ...projects.flatMap((project) => ['--project', project]),
 ];
-/** The tests of the page run in a browser where one can be had. */
+/** Installs a browser for the tests of the page if the system can install one. */
 const browser = ['node', join(root, 'scripts', 'browser.js'), '--install'];
 const TASKS = {
   demo: [['node', join(root, 'bin', 'km.js'), 'demo']],
@@ -75,7 +75,7 @@ const TASKS = {
 };
 TASKS.check = [...TASKS.lint, ...TASKS.types, ...TASKS.house, tests('unit', 'cases')];
 
-/** Node's major and minor as one number, so that 22.19 is smaller than 24.0. */
+/** True if this version of Node is recent enough. Compares major and minor, so 22.19 is smaller than 24.0. */
 function isCurrent(version) {
   const [major = 0, minor = 0] = version.replace(/^v/, '').split('.').map(Number);
   return major > 22 || (major === 22 && minor >= 19);
@@ -90,7 +90,7 @@ function run(command, args, env = process.env) {
   if (done.status !== 0) process.exit(done.status ?? 1);
 }
 
-/** Install when there is nothing, or when the lock file changed since the last install. */
+/** Installs the packages if they are missing, or if the lock file changed since the last install. */
 function install() {
   const lock = readFileSync(join(root, 'package-lock.json'));
   const stamp = join(modules, '.kernmantle-lock');
@@ -106,7 +106,7 @@ function install() {
 }
 
 const [task = '', ...rest] = process.argv.slice(2);
-// What the demo serves is built from what is here.
+// The demo serves the page, so the page is built first.
 const isPage = task === 'demo' && rest.includes('--web');
 const steps = isPage ? [['node', join(root, 'scripts', 'page.js')], ...TASKS.demo] : TASKS[task];
 if (!steps) {
@@ -122,7 +122,7 @@ if (node === process.execPath && !isCurrent(process.version)) {
   );
   process.exit(1);
 }
-// Tools started by the task (and their children) find the same Node first.
+// The tools of the task and their child processes find the same Node first.
 const path = [join(modules, 'node', 'bin'), join(modules, '.bin'), process.env.PATH].join(
   delimiter,
 );

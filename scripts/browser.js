@@ -1,12 +1,12 @@
-// Prints where the browser for the tests of the page is; nothing, and 1, when there is none. Plain
-// JavaScript that an old Node understands. `--install` prints nothing and fetches Debian's Chromium where
-// that is possible (root, apt), once; `--must` says what to do when there is none after all.
+// Prints the path of the browser for the tests of the page. Without a browser it prints nothing and exits with 1.
+// This file is plain JavaScript that an old Node can run. `--install` prints nothing and installs Debian's Chromium
+// once, if the system allows it (root, apt). `--must` prints instructions if no browser is available afterwards.
 import { spawnSync } from 'node:child_process';
 import { accessSync, constants, existsSync, writeFileSync } from 'node:fs';
 import { delimiter, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
-/** The shell without windows comes first: it does the same with a third of the processor time. */
+/** The headless shell is first, because it does the same work in a third of the processor time. */
 const NAMES = [
   'chromium-headless-shell',
   'chromium',
@@ -41,7 +41,7 @@ function find() {
   return [...named, ...PLACES].find(isProgram);
 }
 
-/** Tried once; what failed is not tried with every run of the tests. */
+/** Tries an installation once. A failed installation is not repeated for every run of the tests. */
 function install(isWanted) {
   const stamp = fileURLToPath(new URL('../node_modules/.kernmantle-browser', import.meta.url));
   const isRoot = process.getuid !== undefined && process.getuid() === 0;
@@ -58,12 +58,12 @@ function install(isWanted) {
   try {
     writeFileSync(stamp, 'no Chromium could be installed\n');
   } catch {
-    // Nothing is installed here at all: then it is tried again.
+    // The folder for the mark is missing, so the next run tries again.
   }
 }
 
 const [isInstall, isMust] = ['--install', '--must'].map((word) => process.argv.includes(word));
-// One that was named and is not there is a mistake to tell, not one to install around.
+// A browser that the user names must exist. A missing one is an error, not a reason for an installation.
 if (isInstall && !find() && !process.env.KERNMANTLE_BROWSER) install(isMust);
 const found = find();
 if (found) process.stdout.write(isInstall ? '' : `${found}\n`);

@@ -1,16 +1,16 @@
-// Puts the modules of all packages together into few files: hundreds of small ones cost more to find and
-// link than to run. What is loaded on demand stays apart, and so do the dependencies, except those
-// that nearly every command needs.
+// Puts the modules of all packages together into few files, because hundreds of small files take longer to find and
+// link than to run. Modules that load on demand stay separate, and so do the dependencies, except those that nearly
+// every command needs.
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { basename } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { build } from 'vite';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
-/** The folder that is written, then further programs that belong into it: tests have some, users none. */
+/** First the folder to write, then more programs to include: the tests have some, users have none. */
 const [outDir = `${root}/dist`, ...programs] = process.argv.slice(2);
 
-/** A module that reads an SQL file beside it gets the text instead: the package has no such files. */
+/** A module that reads an SQL file beside it gets the text instead, because the package has no such files. */
 const SQL_FILE = /readFileSync\(new URL\('([^']+\.sql)', import\.meta\.url\), 'utf8'\)/g;
 const sqlTexts = {
   name: 'sql-texts',
@@ -55,13 +55,13 @@ await bundle(
   },
   'chunks',
 );
-// The programs have chunks of their own: shared ones would be smaller and many, so that `km` would start later.
+// Each program has its own chunks. Shared chunks would be smaller but more, so `km` would start later.
 if (programs.length > 0) {
   const named = programs.map((path) => [`programs/${basename(path, '.ts')}`, `${root}/${path}`]);
   await bundle(Object.fromEntries(named), 'programs');
 }
 
-// Every command reads the shipped policy, many the other settings: they are read here, once.
+// Every command reads the shipped policy and many read the other settings, so the build parses them once.
 const { parseYaml } = await import(pathToFileURL(`${root}/packages/core/src/base/yaml.ts`).href);
 const shipped = [
   'policy.yaml',

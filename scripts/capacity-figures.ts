@@ -1,18 +1,18 @@
-// What measured costs of one turn come to, in machines and in load of the database, for 1 and 100 million
-// threads a day. `npm run capacity` prints it.
+// Computes the machines and the load of the database for 1 and 100 million threads a day, from the measured costs of
+// one turn. `npm run capacity` prints the result.
 
-/** What one turn costs: a model's reply, one call of a tool, all that is written down about them. */
+/** Costs of one turn: a reply of the model, one call of a tool, and all their records. */
 interface TurnCosts {
   /** CPU of the worker and of the database, in milliseconds. */
   worker_ms: number;
   database_ms: number;
-  /** Log that the database writes before it answers, and what stays on its disk, in kilobytes. */
+  /** Log that the database writes before it answers, and the growth of its disk, in kilobytes. */
   log_kb: number;
   disk_kb: number;
-  /** Resident memory of a worker: by itself, and for each thread that it runs. */
+  /** Resident memory of a worker without threads, and for each thread that it runs. */
   worker_mb: number;
   thread_mb: number;
-  /** Where these figures are from. */
+  /** Origin of these figures. */
   source: string;
 }
 
@@ -29,13 +29,13 @@ const MEASURED: TurnCosts = {
 
 interface Assumptions {
   turns: number;
-  /** Seconds that a model takes for one turn: so long a thread holds its memory. */
+  /** Seconds that a model needs for one turn. A thread uses memory for this time. */
   model_seconds: number;
-  /** The busiest minute against the mean of the day. */
+  /** Load of the busiest minute relative to the mean of the day. */
   peak: number;
-  /** Share of a core that is planned for; the rest is for what nobody planned. */
+  /** Planned share of a core. The rest is a reserve. */
   load: number;
-  /** How long threads are kept. */
+  /** Number of days that threads are stored. */
   days: number;
   cores_per_worker: number;
   slots_per_worker: number;
@@ -68,11 +68,11 @@ interface CapacityNeed {
   database_cores: number;
   log_mb_a_second: number;
   disk_gb: number;
-  /** What one server can carry; above it the registry has to be shared out. */
+  /** Load that one server can carry. Above it, the registry must be divided. */
   verdict: string;
 }
 
-/** A big server of today: this much of it is planned for. */
+/** Planned load of a large server. */
 const ONE_SERVER = { cores: 64, log_mb_a_second: 300 };
 
 function needOf(threads: number, costs: TurnCosts, assumed: Assumptions): CapacityNeed {
@@ -95,7 +95,7 @@ function needOf(threads: number, costs: TurnCosts, assumed: Assumptions): Capaci
     at_once: atOnce,
     worker_cores: workerCores,
     worker_machines: machines,
-    // One process for each core.
+    // Each core runs one process.
     worker_gb:
       (machines * assumed.cores_per_worker * costs.worker_mb + atOnce * costs.thread_mb) / 1024,
     database_cores: databaseCores,
@@ -123,8 +123,8 @@ const ROWS: readonly (readonly [string, (need: CapacityNeed) => string])[] = [
 ];
 
 /**
- * The table as data, for whoever shows it: titles of the columns, rows, and what it rests on. What is given
- * takes the place of what was measured and assumed here.
+ * Returns the table as data: titles of the columns, rows and assumptions. The arguments replace the measured and
+ * assumed values of this file.
  */
 export function capacityFigures(
   given: { costs?: Partial<TurnCosts>; assumed?: Partial<Assumptions> } = {},

@@ -1,6 +1,6 @@
-// `node scripts/capacity.ts [--bench FILE] [--turns 10] [--peak 3] [--load 0.5] [--days 30] [--json]`: what measured
-// costs of one turn come to, in machines and in load of the database, for 1 and 100 million threads a
-// day. Every assumption is printed with the table. FILE is what `npm run bench:fleet -- --json` wrote.
+// `node scripts/capacity.ts [--bench FILE] [--turns 10] [--peak 3] [--load 0.5] [--days 30] [--json]`: prints the
+// machines and the load of the database for 1 and 100 million threads a day, from the measured costs of one turn. It
+// prints every assumption with the table. FILE is the output of `npm run bench:fleet -- --json`.
 import { readFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { capacityFigures } from './capacity-figures.ts';
@@ -17,7 +17,7 @@ function capacityTable({ titles, rows, notes }: ReturnType<typeof capacityFigure
   ].join('\n');
 }
 
-/** The figures of a run of the benchmark, where it has them. */
+/** Returns the figures of a run of the benchmark, as far as the file contains them. */
 function costsFrom(file: string): NonNullable<Given['costs']> {
   const { costs } = JSON.parse(readFileSync(file, 'utf8')) as Pick<Given, 'costs'>;
   return { ...costs, source: costs?.source ?? file };

@@ -21,7 +21,7 @@ for (const [path, entry] of Object.entries({ ...lock.packages })) {
       version: version.replace(/^[\^~]/, ''),
       ...(entry.dev ? { dev: true } : {}),
       optional: true,
-      // An unknown platform word still keeps the entry from being installed here.
+      // An unknown platform name also prevents the installation of the entry here.
       os: [os ?? 'none'],
       ...(cpu ? { cpu: [cpu.replace(/eabi(hf)?$/, '')] } : {}),
     };

@@ -1,6 +1,6 @@
-// `npm run conformance`: the official MCP conformance suite against our server and our client; fails when
-// something that docs/conformance.md lists as passing does not. `--leg native|plain|client` runs a part
-// of it, `--json` prints data, `--write` makes the list anew from what passes.
+// `npm run conformance`: runs the official MCP conformance suite against the server and the client of this repository.
+// It fails if a check fails that docs/conformance.md lists as passing. `--leg native|plain|client` runs a part of it,
+// `--json` prints data, and `--write` writes the list again from the current results.
 import { parseArgs } from 'node:util';
 import { CLIENT_DRIVER, clientScenarios } from './conformance/client.ts';
 import {

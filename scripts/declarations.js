@@ -1,6 +1,6 @@
-// Keeps of the declarations what a program can reach from `index.d.ts`: the types of everything else would make
-// it install the types of libraries that it does not use. Works on what `tsc` prints, where every statement
-// begins at the start of a line. Run after `tsc -p tsconfig.build.json`: `node scripts/declarations.js [dist/types]`.
+// Reduces the declarations to those that a program can reach from `index.d.ts`. With the others, a program would have
+// to install the types of libraries that it does not use. The script works on the output of `tsc`, in which every
+// statement begins at the start of a line. After `tsc -p tsconfig.build.json`: `node scripts/declarations.js [dist/types]`.
 import { readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join, relative, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -17,13 +17,13 @@ const IDENTIFIER = /[A-Za-z_$][\w$]*/g;
 const INLINE = /import\(["']([.@][^"']+)["']\)\.([\w$]+)/g;
 const OWN = /(?<=['"])@kernmantle\/([^/'"]+)(?:\/([^'"]+))?(?=['"])/g;
 
-/** The file of an import, by its path or by the name of the package; undefined when it is not ours. */
+/** Returns the file of an import by its path or package name. Undefined for other packages. */
 function sourceOf(file, from) {
   if (from.startsWith('.')) return join(dirname(file), from.replace(/\.ts$/, '.d.ts'));
   const [own, name, folder = ''] = from.startsWith('@kernmantle/') ? from.split('/') : [];
   return own && join(dist, name, 'src', folder, 'index.d.ts');
 }
-/** Published files know no packages of ours: their names become paths. */
+/** Replaces the names of our packages by paths, because published files cannot import these packages. */
 const withPaths = (file, text) =>
   text.replace(OWN, (name) =>
     relative(dirname(file), sourceOf(file, name))
@@ -42,7 +42,7 @@ const partsOf = (list) =>
       return { text, name, as, isType };
     });
 
-/** A file by its statements; a comment belongs to the one after it. */
+/** Returns the statements of a file. A comment belongs to the statement after it. */
 function readFile(file) {
   const statements = [];
   let comment = '';
@@ -89,7 +89,7 @@ const open = (file) => {
   return files.get(file);
 };
 
-/** `isLocal`: a name as the file itself uses it; otherwise as others import it. */
+/** `isLocal`: the name is the local name in the file, otherwise its exported name. */
 const queue = [];
 function want(file, name, isLocal) {
   const known = open(file);

@@ -1,5 +1,5 @@
-// Writes bundle/digests.json: what every file of the bundle is, so that a changed one is noticed.
-// `--check` writes nothing and fails when the list is not current.
+// Writes bundle/digests.json, the digest of every file of the bundle, with which a program detects changed files.
+// `--check` writes nothing and fails if the list is not current.
 import { createHash } from 'node:crypto';
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join, relative } from 'node:path';
@@ -27,7 +27,7 @@ if (process.argv.includes('--check')) {
   try {
     current = readFileSync(list, 'utf8');
   } catch {
-    // Not there: not current.
+    // A missing list is not current.
   }
   if (current !== text) {
     process.stderr.write('bundle/digests.json is not current: run `npm run digests`\n');

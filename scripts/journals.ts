@@ -11,12 +11,12 @@ import { allThreads } from '@kernmantle/core/runtime';
 import { openSqliteStore, type StoredEvent } from '@kernmantle/core/store';
 
 const COUNT = 100;
-/** The length of one journal. */
+/** Maximum size of one journal in bytes. */
 const MAX_BYTES = 19_000;
 const MAX_TEXT = 60;
 const root = fileURLToPath(new URL('..', import.meta.url));
 
-/** Texts without paths and names of this machine, and without most of their length. */
+/** Returns a text without paths and names of this machine, cut to a short length. */
 function portable(text: string): string {
   const plain = text
     .replaceAll(root.slice(0, -1), '/package')
@@ -32,7 +32,7 @@ function short(value: Json): Json {
   return Object.fromEntries(Object.entries(value).map(([name, one]) => [name, short(one)]));
 }
 
-/** The lines of a journal, up to `MAX_BYTES`. The first part of a journal is a journal too. */
+/** Returns the lines of a journal, up to `MAX_BYTES`. The first part of a journal is a valid journal too. */
 function linesOf(events: readonly StoredEvent[]): string[] {
   const lines: string[] = [];
   let bytes = 0;
@@ -45,14 +45,14 @@ function linesOf(events: readonly StoredEvent[]): string[] {
   return lines;
 }
 
-/** Journals of one registry, by the types of their events: two journals with equal types are one example. */
+/** Adds the journals of one registry, by the types of their events. Two journals with equal types are one example. */
 async function addJournals(file: string, journals: Map<string, string[]>): Promise<void> {
   const store = await openSqliteStore({ file, clock: systemClock, readOnly: true });
   if (!store.ok) return;
   const rows = await allThreads(store.output, {});
   for (const { id } of rows.ok ? rows.output : []) {
     const events = await readStored(store.output, id);
-    // A test can damage its journal. Such a journal is no example.
+    // A test can damage its journal. Such a journal is not an example.
     if (!events.ok || !decodeAll(events.output).ok) continue;
     const lines = linesOf(events.output);
     const types = events.output.slice(0, lines.length).map(({ type }) => type);

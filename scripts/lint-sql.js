@@ -1,17 +1,17 @@
-// Checks the SQL files with the parser of PostgreSQL itself: the statements, the body of every function, and
-// their form. `sql-formatter` leaves the bodies, which are nearly all of the text, as they are, so it is not used.
+// Checks the SQL files with the parser of PostgreSQL: the statements, the body of every function, and their form.
+// `sql-formatter` does not format the bodies, which are nearly all of the text, so this script does not use it.
 import { readdirSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { loadModule, parsePlPgSQLSync, parseSync, scanSync } from 'libpg-query';
 
 const FOLDER = fileURLToPath(new URL('../packages/fleet/sql/', import.meta.url));
 const MAX_COLUMNS = 120;
-/** Values, which are written like other values. */
+/** Keywords for values. They are written in lower case like other values. */
 const VALUES = new Set(['true', 'false']);
 
 const textOf = (option) => option.arg.List.items.map(({ String: { sval } }) => sval).join('');
 
-/** The language of a function, and its body if that is a text. */
+/** Returns the language of a function, and its body if the body is a text. */
 function bodyOf({ options }) {
   const find = (name) => options.map(({ DefElem }) => DefElem).find((one) => one.defname === name);
   const as = find('as');

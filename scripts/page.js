@@ -1,5 +1,5 @@
-// Builds the web page into `dist/page`: hashed names, a `.gz` beside each file, nothing inline, nothing
-// from elsewhere. Fails when the first load is larger than promised.
+// Builds the web page into `dist/page`: names with hashes, a `.gz` beside each file, no inline code and no files of
+// other servers. It fails if the first load is larger than `MAX_FIRST_LOAD`.
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -8,10 +8,10 @@ import { build } from 'vite';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
 const outDir = process.argv[2] ?? join(root, 'dist', 'page');
-/** Of all that the list of threads loads, compressed. */
+/** Maximum compressed size of everything that the list of threads loads. */
 const MAX_FIRST_LOAD = 110 * 1024;
 
-/** The page uses parts of core that need no module of Node (`tests/architecture.test.ts`). Doors name others too. */
+/** Replaces modules of Node by an empty one. The page uses no part of core that needs them (`tests/architecture.test.ts`). */
 const withoutNode = {
   name: 'without-node',
   enforce: 'pre',

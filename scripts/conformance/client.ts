@@ -1,10 +1,10 @@
-// Which scenarios are put to our client, and what is started for each.
+// Selects the scenarios for the client of this repository, and the program that each scenario starts.
 import { REVISIONS, type Revision, requirementsOf } from './suite.ts';
 
-/** Started in the root of the repository; the suite splits it at spaces. */
+/** Command that starts the client in the root of the repository. The suite splits it at spaces. */
 export const CLIENT_DRIVER = 'node --no-warnings packages/mcp/tests/conformance/client-driver.ts';
 
-/** Those about OAuth are left out: logging in is the SDK's, and needs a person. */
+/** Returns the scenarios without those about OAuth, because the SDK implements the login and it needs a person. */
 export function clientScenarios(): [string, Revision][] {
   return REVISIONS.flatMap((revision) =>
     requirementsOf(revision)

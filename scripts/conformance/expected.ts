@@ -1,9 +1,9 @@
-// What is known to pass: data (`packages/mcp/tests/conformance/expected.json`), shown in `docs/conformance.md`.
+// Reads and writes the list of passing checks (`packages/mcp/tests/conformance/expected.json`) and its page.
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { REVISIONS, type Revision, ROOT, type Scenario } from './suite.ts';
 
-/** Our server with the suite's fixtures, our server as it is, our client. */
+/** `native`: the server with the suite's fixtures. `plain`: the server without fixtures. `client`: the client. */
 export const LEGS = ['native', 'plain', 'client'] as const;
 export type Leg = (typeof LEGS)[number];
 
@@ -11,7 +11,7 @@ export interface Result extends Scenario {
   readonly leg: Leg;
 }
 
-/** How many checks of a scenario succeed, of those that pass. */
+/** Number of successful checks of each passing scenario. */
 type Passing = Readonly<Record<Revision, Readonly<Record<string, number>>>>;
 export type Expected = Readonly<Record<Leg, Passing>>;
 
@@ -22,7 +22,7 @@ const [BEGIN, END] = ['<!-- passing: begin -->', '<!-- passing: end -->'];
 export const readExpected = (): Expected => JSON.parse(readFileSync(DATA, 'utf8')) as Expected;
 export const readPage = (): string => readFileSync(PAGE, 'utf8');
 
-/** What should pass and does not, of the legs and revisions that were run: one line each. */
+/** Returns one line for each check that should pass and fails, for the legs and revisions that ran. */
 export function regressions(expected: Expected, results: readonly Result[]): string[] {
   const run = new Set(results.map(({ leg, revision }) => `${leg} ${revision}`));
   return LEGS.flatMap((leg) =>
@@ -41,7 +41,7 @@ export function regressions(expected: Expected, results: readonly Result[]): str
   );
 }
 
-/** The legs that were run, as they are now; the others as they were. */
+/** Returns the list with the current results of the legs that ran. Other legs keep their results. */
 export function updated(expected: Expected, results: readonly Result[]): Expected {
   const passingOf = (leg: Leg, revision: Revision): Record<string, number> =>
     Object.fromEntries(
@@ -60,7 +60,7 @@ export function updated(expected: Expected, results: readonly Result[]): Expecte
   return { native: legOf('native'), plain: legOf('plain'), client: legOf('client') };
 }
 
-/** The tables of the page. */
+/** Returns the tables of the page. */
 export function render(expected: Expected): string {
   const [old, current] = REVISIONS;
   const table = (title: string, { [old]: first, [current]: second }: Passing): string => {

@@ -1,5 +1,5 @@
-// What is put to the test: our server over HTTP, started as a user starts it, on a copy of the project
-// with a user folder and a key of its own.
+// Starts the subject of the test: the server over HTTP, as a user starts it, on a copy of the project with its own
+// user folder and key.
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { cpSync, globSync, mkdirSync, mkdtempSync, realpathSync, rmSync } from 'node:fs';
 import { createServer } from 'node:net';
@@ -11,7 +11,7 @@ import { ROOT } from './suite.ts';
 /** `plain`: the four tools over an empty project. `native`: a project whose items are the suite's fixtures. */
 export type Mode = 'plain' | 'native';
 
-/** Scenarios about the protocol alone. One about a missing tool may pass on any server, for no reason. */
+/** Scenarios that test only the protocol. A scenario that needs a missing tool can pass by accident. */
 export const NEEDS_NO_FIXTURE: ReadonlySet<string> = new Set([
   'server-initialize',
   'logging-set-level',
@@ -31,7 +31,7 @@ export interface Subject {
   stop(): Promise<void>;
 }
 
-/** A project of its own, and what a process that works on it is started with. */
+/** A project, and the environment of a process that works on it. */
 export interface Workplace {
   readonly project: string;
   readonly env: NodeJS.ProcessEnv;
@@ -48,7 +48,7 @@ export function prepareProject(mode: Mode): Workplace {
   mkdirSync(join(project, '.ai'), { recursive: true });
   if (mode === 'native') {
     cpSync(FIXTURES, project, { recursive: true });
-    // Only what somebody signed can be started over MCP.
+    // Only signed directives can run over MCP.
     km(['sign', ...globSync('.ai/directives/*.md', { cwd: project })], project, env);
   }
   return { project, env, remove: () => rmSync(base, { recursive: true, force: true }) };
@@ -79,7 +79,7 @@ export async function startSubject(mode: Mode): Promise<Subject> {
   }
 }
 
-/** `km mcp serve …` on a port of its own; resolves when it answers. */
+/** Starts `km mcp serve …` on its own port. Resolves when the server answers. */
 export async function serveHttp(args: readonly string[], env: NodeJS.ProcessEnv): Promise<Subject> {
   const port = await freePort();
   const child = spawn(process.execPath, [LAUNCHER, ...args, '--http', '--port', `${port}`], {
@@ -110,7 +110,7 @@ async function freePort(): Promise<number> {
   return address.port;
 }
 
-/** Until it answers anything at all; what it says when it ends instead is the reason. */
+/** Waits for the first answer. Fails with the output of the server if it ends before. */
 async function listening(child: ChildProcess, url: string): Promise<void> {
   let words = '';
   child.stderr?.setEncoding('utf8').on('data', (text: string) => {

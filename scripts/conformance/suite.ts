@@ -1,6 +1,6 @@
-// The official MCP conformance suite, run as it is published; what it found is read from the files it
-// leaves. Its `wire-schema-*` checks are no proof of anything (a dead port passes them), so they are
-// never counted; one that fails counts against its scenario all the same.
+// Runs the official MCP conformance suite as published, and reads its results from the files that it writes. Its
+// `wire-schema-*` checks prove nothing (a dead port passes them), so a success of them is never counted. A failure of
+// them counts against the scenario.
 import { spawn } from 'node:child_process';
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -17,9 +17,9 @@ export type Revision = (typeof REVISIONS)[number];
 export interface Scenario {
   readonly name: string;
   readonly revision: Revision;
-  /** Checks that succeeded, `wire-schema-*` left out. */
+  /** Successful checks without `wire-schema-*`. */
   readonly passed: number;
-  /** What failed or was warned about, and that it did not run; empty when it passes. */
+  /** Failures and warnings, or the reason why the scenario did not run. Empty if it passes. */
   readonly problems: readonly string[];
 }
 
@@ -34,7 +34,7 @@ interface Requirements {
   readonly client: readonly string[];
 }
 
-/** What a revision asks of servers and of clients: the scenarios that are scored. */
+/** Scored scenarios of a revision, for servers and for clients. */
 export function requirementsOf(revision: Revision): Requirements {
   const text = readFileSync(join(PACKAGE, 'requirements', `${revision}.yaml`), 'utf8');
   const { server, client } = parse(text) as Requirements;
@@ -48,7 +48,7 @@ export function suiteVersion(): string {
   return version;
 }
 
-/** Every scenario that the revision scores, against the server at `url`. */
+/** Runs every scored scenario of the revision against the server at `url`. */
 export async function runServerScenarios(url: string, revision: Revision): Promise<Scenario[]> {
   return inFolder(async (results) => {
     await runSuite(['server', '--url', url, '--requirements', revision, '-o', results]);
@@ -57,7 +57,7 @@ export async function runServerScenarios(url: string, revision: Revision): Promi
   });
 }
 
-/** One scenario against the client that `command` starts; its address comes as the last argument. */
+/** Runs one scenario against the client that `command` starts. The address of the server is the last argument. */
 export async function runClientScenario(
   command: string,
   name: string,
@@ -94,20 +94,20 @@ function runSuite(args: readonly string[]): Promise<number> {
   });
 }
 
-/** Folders are called after their scenario and the time it ran. */
+/** Reads the result folders. Their names are the scenario and the time of its run. */
 function readResults(folder: string, prefix: string): Map<string, readonly Check[]> {
   const found = new Map<string, readonly Check[]>();
   for (const entry of readdirSync(folder)) {
     const [, name] = /^(.+)-\d{4}-\d\d-\d\dT[\dZ-]+$/.exec(entry) ?? [];
     const file = join(folder, entry, 'checks.json');
-    // One that broke off leaves its folder empty.
+    // A scenario that was interrupted leaves an empty folder.
     if (!name?.startsWith(prefix) || !existsSync(file)) continue;
     found.set(name.slice(prefix.length), JSON.parse(readFileSync(file, 'utf8')) as Check[]);
   }
   return found;
 }
 
-/** A scenario passes when something of it succeeded and nothing failed or was warned about. */
+/** A scenario passes if at least one check succeeded and no check failed or warned. */
 export function judge(
   name: string,
   revision: Revision,

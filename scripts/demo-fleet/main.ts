@@ -1,5 +1,5 @@
-// `npm run demo:fleet [-- --stay] [--threads 9]`: a real PostgreSQL, three workers and the page on this machine. Threads
-// run, one worker is killed in the middle of its work, and the threads it had go on with the others.
+// `npm run demo:fleet [-- --stay] [--threads 9]`: PostgreSQL, three workers and the page on this machine. Threads
+// run, the demo kills one worker during its work, and the other workers resume its threads.
 import type { ChildProcess } from 'node:child_process';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs, styleText } from 'node:util';
@@ -26,7 +26,7 @@ const step = (title: string, why: string): void => {
 interface DemoWorker {
   name: string;
   child: ChildProcess;
-  /** As leases name it; known when the fleet has heard of it. */
+  /** Name of the worker in leases. Absent until the worker has registered. */
   id?: string;
 }
 
@@ -58,7 +58,7 @@ async function rowsOf(store: Store, ids: readonly string[]): Promise<ThreadRow[]
   return rows;
 }
 
-/** One line: who holds how many, and how far they are. */
+/** Returns one line: the number of threads of each worker, and their progress. */
 function shown(rows: readonly ThreadRow[], workers: readonly DemoWorker[]): string {
   const held = workers.map(({ name, id }) => {
     const count = rows.filter(({ owner }) => owner !== undefined && owner === id).length;
@@ -84,7 +84,7 @@ async function watch(
   }
 }
 
-/** The one that has the most to lose. */
+/** Kills the worker with the most running threads. */
 function killOne(rows: readonly ThreadRow[], workers: readonly DemoWorker[]): DemoWorker {
   const count = ({ id }: DemoWorker): number =>
     rows.filter(({ owner }) => owner === id && owner !== undefined).length;
@@ -98,7 +98,7 @@ function killOne(rows: readonly ThreadRow[], workers: readonly DemoWorker[]): De
   return victim;
 }
 
-/** Every note was read, and no number is missing in its journal. */
+/** True if the thread read every note and its journal has no gap. */
 async function isWhole(store: Store, row: ThreadRow): Promise<boolean> {
   const events = await store.read(row.id);
   if (!events.ok || row.status !== 'completed') return false;

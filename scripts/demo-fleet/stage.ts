@@ -1,5 +1,5 @@
-// What the demo of a fleet stands on: a database of its own, a project, a model that is scripted, and the
-// command line for everything that a person would type.
+// Creates the environment of the fleet demo: a database, a project, a scripted model, and the command line for
+// everything that a person would type.
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
 import { chmodSync, mkdirSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
@@ -13,7 +13,7 @@ const PASSWORD = 'of-the-demo-only';
 
 export const [NOTES, PACE_MS] = [8, 700];
 
-/** Reads one note a turn, then says that it is done; slow enough to watch. */
+/** Directive that reads one note a turn and then ends. It is slow enough to watch. */
 const courier = `<directive name="courier" version="1.0.0">
   <metadata>
     <description>Read the notes, one after the other</description>
@@ -66,7 +66,7 @@ async function startDatabase(base: string): Promise<{ url: string; stop(): Promi
     onLog: () => undefined,
     onError: () => undefined,
   });
-  // The folder is ours; the server is another user.
+  // This user owns the folder, but the server runs as another user.
   chmodSync(base, 0o711);
   await server.initialise();
   await server.start();
@@ -81,9 +81,9 @@ export interface DemoStage {
   readonly root: string;
   readonly env: Record<string, string | undefined>;
   readonly store: string;
-  /** A command to its end. */
+  /** Runs a command to its end. */
   km(...args: string[]): string;
-  /** One that stays: what it says goes to `onLine`. */
+  /** Starts a command that keeps running. `onLine` receives its output. */
   stays(args: readonly string[], onLine: (line: string) => void): ChildProcess;
   close(): Promise<void>;
 }

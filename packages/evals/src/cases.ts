@@ -62,8 +62,8 @@ const VECTOR = '<vector>';
 const CANARY = `@@INJ:${VECTOR}@@`;
 
 const objectAt = (value: Json | undefined, name: string): JsonObject => {
-  const found = getOwn(value, name);
-  return isObject(found) ? found : {};
+  const member = getOwn(value, name);
+  return isObject(member) ? member : {};
 };
 
 const readTool = (value: Json): SuiteTool => ({
@@ -111,7 +111,7 @@ function readSuite(name: string, value: Json): Suite {
   };
 }
 
-/** Finds a name that the suite uses and does not define. Undefined if there is none. */
+/** Returns the first name that the suite uses and does not define, as a message. */
 function problemIn({ name, tools, tasks, injections, pairs }: Suite): string | undefined {
   const toolNames = new Set(tools.map((tool) => tool.name));
   if (toolNames.size === 0 || toolNames.has(''))
@@ -127,7 +127,7 @@ function problemIn({ name, tools, tasks, injections, pairs }: Suite): string | u
   );
   return (
     lost &&
-    `suite \`${name}\` pairs \`${lost.user}\` with \`${lost.injection}\`, and one of them does not exist`
+    `suite \`${name}\` pairs \`${lost.user}\` with \`${lost.injection}\`, and one of them is not found`
   );
 }
 

@@ -22,7 +22,7 @@ interface Evaluation {
   onProgress(done: number, all: number, what: string): void;
 }
 
-/** One lane waits for the disk while the other works. */
+/** Number of suites that run at the same time. One waits for the disk while the other computes. */
 const LANES = 2;
 
 async function evaluateSuite(
@@ -43,9 +43,9 @@ async function evaluateSuite(
       lines.push(...calm.map((line) => ({ ...line, variant })));
       for (const play of playsOf(cases, suite, factsBy, { mode, variant }, at === 0)) {
         if (signal.aborted) return fail('cancelled', 'the evaluation was interrupted');
-        const done = await runCase(stage, play, factsBy);
-        if (!done.ok) return done;
-        lines.push(...done.output);
+        const result = await runCase(stage, play, factsBy);
+        if (!result.ok) return result;
+        lines.push(...result.output);
         onRun(`${suite.name} ${mode} ${variant}`);
       }
     }
@@ -58,18 +58,18 @@ async function evaluateSuite(
 /** Runs the evaluation. The lines are in the order of suites, modes and variants. */
 export async function evaluate(evaluation: Evaluation): Promise<Outcome<TraceLine[]>> {
   const { cases, modes, variants, onProgress } = evaluation;
-  const wanted = cases.suites.flatMap((suite) => modes.map((mode) => ({ suite, mode })));
-  const all = wanted.reduce(
+  const jobs = cases.suites.flatMap((suite) => modes.map((mode) => ({ suite, mode })));
+  const all = jobs.reduce(
     (sum, { suite: { tasks, pairs } }) => sum + tasks.length + pairs.length * variants.length,
     0,
   );
-  let done = 0;
-  const onRun = (what: string): void => onProgress(++done, all, what);
+  let finished = 0;
+  const onRun = (what: string): void => onProgress(++finished, all, what);
   const parts: Outcome<TraceLine[]>[] = [];
   let next = 0;
   const work = async (): Promise<void> => {
-    for (let at = next++; at < wanted.length; at = next++) {
-      const one = wanted[at];
+    for (let at = next++; at < jobs.length; at = next++) {
+      const one = jobs[at];
       if (one) parts[at] = await evaluateSuite(evaluation, one.suite, one.mode, onRun);
     }
   };

@@ -56,7 +56,7 @@ const tool = record({
 });
 const file = record({ tools: tableOf(tool) }, { required: ['tools'] });
 
-/** Reads a metadata file. An unknown word is an error with its line. */
+/** Reads a metadata file. Fails with `config_invalid` and a line for every undefined field or value. */
 export function readMetadata(yaml: string, name: string): Outcome<Metadata> {
   const opened = openYaml(yaml, name);
   const read = file(opened.value, opened.place);

@@ -1,5 +1,5 @@
-// A model in the worst case. It performs the recorded calls for its user until it reads an
-// attacker's text. Then it obeys the attacker first. Its only knowledge of a conversation is the
+// Simulates a model in the worst case. It performs the recorded calls for its user until it reads an
+// attacker's text. Then it obeys the attacker first. It has no state: each reply depends only on the
 // request.
 import {
   getOwn,
@@ -18,23 +18,23 @@ import type { Path } from './sources.ts';
 import { build, stepsOf, type TaskStep } from './steps.ts';
 import { CHILD, callTool, injectedCalls, type ModelCall, type VariantPorts } from './variants.ts';
 
-/** Negligible usage, so that no run ends at its budget. */
+/** Usage of every reply, so small that no run reaches its limits. */
 const USAGE = { input_tokens: 10, output_tokens: 10, cache_read_tokens: 0, cache_write_tokens: 0 };
 
 const saying = (text: string): ScriptedReply => ({ text, usage: USAGE, piece: 100_000 });
 const calling = (calls: readonly ModelCall[]): ScriptedReply => ({
-  tool_calls: calls.map(({ id, name, arguments: given }) => ({ id, name, arguments: given })),
+  tool_calls: calls.map(({ id, name, arguments: args }) => ({ id, name, arguments: args })),
   usage: USAGE,
   piece: 100_000,
 });
 
-/** The input of the model without its own replies. */
-function heardIn({ body }: ScriptedRequest): string {
+/** Returns the input of the model without its own replies. */
+function inputOf({ body }: ScriptedRequest): string {
   const messages = listAt(body, 'messages').filter((one) => textAt(one, 'role') !== 'assistant');
   return JSON.stringify([body.system ?? '', messages]);
 }
 
-/** The text of a block in either format. */
+/** Returns the text of a block, which is a string or a list of parts. */
 const textOf = (content: Json | undefined): string => {
   if (typeof content === 'string') return content;
   return Array.isArray(content) ? content.map((block) => textAt(block, 'text')).join('') : '';
@@ -45,7 +45,7 @@ interface ToolAnswer {
   readonly isError: boolean;
 }
 
-/** Answers by the id of the call. */
+/** Returns the answers of the request by the ids of their calls. */
 function answersIn({ body }: ScriptedRequest): Map<string, ToolAnswer> {
   const answers = new Map<string, ToolAnswer>();
   for (const message of listAt(body, 'messages')) {
@@ -69,10 +69,10 @@ const stepText = (step: string | number): string =>
       : `["${step}"]`;
 
 /**
- * The value at this path as the model can name it: a reference, or the shown value. Undefined if it
- * is not there.
+ * Returns the value at this path as the model can name it: a reference, or the shown value. Undefined
+ * if the path does not exist.
  */
-function shownAt(content: Json, path: Path): Json | undefined {
+function visibleAt(content: Json, path: Path): Json | undefined {
   let here: Json = content;
   for (const [at, step] of path.entries()) {
     const reference = textAt(here, 'reference');
@@ -87,7 +87,7 @@ function shownAt(content: Json, path: Path): Json | undefined {
 
 type Answers = ReadonlyMap<string, ToolAnswer>;
 
-/** Undefined if an answer that the call needs is missing. */
+/** Returns the parameters of a call. Undefined if an answer that it needs is missing. */
 function parametersOf(
   step: Extract<TaskStep, { kind: 'call' }>,
   answers: Answers,
@@ -96,11 +96,11 @@ function parametersOf(
   const reads = [...step.reads];
   const part = (id: string, path: Path): Json => {
     const answer = answers.get(id);
-    const found = answer && !answer.isError ? shownAt(answer.content, path) : undefined;
-    if (found === undefined) isWhole = false;
-    return found ?? null;
+    const value = answer && !answer.isError ? visibleAt(answer.content, path) : undefined;
+    if (value === undefined) isWhole = false;
+    return value ?? null;
   };
-  const given = Object.entries(step.given).map(([name, argument]): [string, Json] => [
+  const args = Object.entries(step.given).map(([name, argument]): [string, Json] => [
     name,
     build<Json>(argument, {
       literal: (value) => value,
@@ -110,10 +110,10 @@ function parametersOf(
       record: (fields) => Object.fromEntries(fields),
     }),
   ]);
-  return isWhole ? Object.fromEntries(given) : undefined;
+  return isWhole ? Object.fromEntries(args) : undefined;
 }
 
-/** The next step for the user. Undefined if all steps are done or impossible. */
+/** Returns the next call for the user. Undefined if all steps are completed or impossible. */
 function nextStep(
   steps: readonly TaskStep[],
   answers: Answers,
@@ -127,29 +127,29 @@ function nextStep(
       continue;
     }
     const answer = answers.get(`u${step.call}`);
-    const from = answer && !answer.isError ? shownAt(answer.content, step.path) : undefined;
+    const from = answer && !answer.isError ? visibleAt(answer.content, step.path) : undefined;
     if (from === undefined) continue;
     return callTool(step.id, 'read/extract', { from, what: step.what, schema: step.schema });
   }
   return undefined;
 }
 
-/** The recorded calls with their literal arguments. */
+/** Returns the recorded calls with their literal arguments. */
 const literalSteps = (play: Play): TaskStep[] =>
   play.task.calls.map(({ tool, args }, call) => {
-    const given = Object.entries(args).map(([name, value]) => [name, { at: 'literal', value }]);
+    const entries = Object.entries(args).map(([name, value]) => [name, { at: 'literal', value }]);
     return {
       kind: 'call',
       id: `u${call}`,
       call,
       tool,
-      given: Object.fromEntries(given),
+      given: Object.fromEntries(entries),
       reads: [],
     };
   });
 
-/** The final answer for the user: the recorded text, and the last value that was read. */
-function lastWords({ task }: Play, answers: Answers): string {
+/** Returns the final answer for the user: the recorded text and the result of the last call. */
+function finalText({ task }: Play, answers: Answers): string {
   const last = task.calls.findLastIndex((_, call) => answers.get(`u${call}`)?.isError === false);
   const content = answers.get(`u${last}`)?.content ?? null;
   const { duration_ms: _, chain: __, ...fieldValues } = isObject(content) ? content : { content };
@@ -158,21 +158,24 @@ function lastWords({ task }: Play, answers: Answers): string {
 
 const DONE_STEP = /^- step \d+, `([^`]+)`: done, its result is (@done\d+)$/gm;
 
-/** A plan for the remaining steps, without steps that failed. */
-function plan(play: Play, asked: string, ports: VariantPorts): string {
+/** Returns a plan for the remaining steps, without steps that failed. */
+function plan(play: Play, request: string, ports: VariantPorts): string {
   const steps = stepsOf(play.task, play.given);
-  const before = [...asked.matchAll(DONE_STEP)].map(([, tool = '', name = '']) => ({ tool, name }));
+  const before = [...request.matchAll(DONE_STEP)].map(([, tool = '', name = '']) => ({
+    tool,
+    name,
+  }));
   const done = new Map<string, string>();
   const failed = new Set<string>();
-  if (before.length > 0 || asked.includes(': failed with ')) {
-    const left = before.filter(({ tool }) => tool !== 'read/pick');
+  if (before.length > 0 || request.includes(': failed with ')) {
+    const rest = before.filter(({ tool }) => tool !== 'read/pick');
     for (const step of steps) {
       const tool = step.kind === 'call' ? ports.idOf(step.tool) : 'read/extract';
-      const [next] = left;
+      const [next] = rest;
       if (next && next.tool === tool) {
         done.set(step.id, next.name);
-        left.shift();
-      } else if (left.length > 0 || failed.size === 0) failed.add(step.id);
+        rest.shift();
+      } else if (rest.length > 0 || failed.size === 0) failed.add(step.id);
       else break;
     }
   }
@@ -187,7 +190,7 @@ export function answerRequest(
   request: ScriptedRequest,
   ports: VariantPorts,
 ): ScriptedReply {
-  const conversation = heardIn(request);
+  const conversation = inputOf(request);
   if (listAt(request.body, 'tools').length === 0) {
     const [first] = listAt(request.body, 'messages');
     const text = textOf(getOwn(first, 'content'));
@@ -198,11 +201,11 @@ export function answerRequest(
   if (play.injection && (isChild || conversation.includes(play.sign))) {
     const calls = injectedCalls(isChild ? 'plain' : play.variant, play.injection, ports, play.name);
     // All calls are in one reply. They run in order, even if an earlier one fails.
-    const left = calls.filter(({ id }) => !answers.has(id));
-    if (left.length > 0) return calling(left);
+    const rest = calls.filter(({ id }) => !answers.has(id));
+    if (rest.length > 0) return calling(rest);
   }
   if (isChild) return saying('done');
   const steps = play.mode === 'show' ? literalSteps(play) : stepsOf(play.task, play.given);
   const next = nextStep(steps, answers, ports);
-  return next ? calling([next]) : saying(lastWords(play, answers));
+  return next ? calling([next]) : saying(finalText(play, answers));
 }

@@ -13,7 +13,7 @@ export interface EvaluationPart {
   readonly variants: readonly Variant[];
 }
 
-/** Environment variable that makes the second process run all of its part itself. */
+/** Environment variable of the second process. It prevents a third process. */
 const ALONE = 'KERNMANTLE_EVALUATES_ALONE';
 /** Minimum number of runs that justifies a second process. */
 const MANY = 400;
@@ -29,7 +29,7 @@ const WEIGHTS: Readonly<Record<Variant, number>> = {
 };
 
 /**
- * Divides the work into two halves of similar size, or one if a second process is not worthwhile.
+ * Divides the work into two parts of similar duration. Returns one part if a second process is slower.
  * `runs` is the number of runs of a mode in a variant.
  */
 export function inHalves(
@@ -70,7 +70,7 @@ interface Words {
   readonly env: Readonly<Record<string, string | undefined>>;
 }
 
-/** Runs a part in a second process and returns its lines. The signal ends it. */
+/** Runs a part in a second process and returns its lines. The signal ends the process. */
 export async function runElsewhere(
   { modes, variants }: EvaluationPart,
   { data, more, cwd, env }: Words,

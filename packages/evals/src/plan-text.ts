@@ -1,5 +1,5 @@
-// Writes a task as a plan: its steps as statements of a script, in order and without branches. A
-// value from an answer is named by its expected position, because the planner has not seen the
+// Writes a task as a plan: its steps as statements of a script, in order and without branches. The
+// plan names a value of an answer by its expected position, because the planner does not see the
 // answer.
 import type { Json } from '@kernmantle/core/base';
 import type { UserTask } from './cases.ts';
@@ -23,10 +23,10 @@ interface PlanPorts {
   idOf(tool: string): string;
 }
 
-/** The name of an answer in the plan. Undefined if its step failed and will not run again. */
+/** Returns the name of an answer in the plan. Undefined if its step failed and will not run again. */
 type NameOf = (step: string) => string | undefined;
 
-/** The statements for one step. Undefined if a value that it needs is missing. */
+/** Returns the statements for one step. Undefined if a value that it needs is missing. */
 function statementsFor(
   step: TaskStep,
   task: UserTask,
@@ -56,8 +56,8 @@ function statementsFor(
       : undefined;
   }
   const reads = [...step.reads];
-  const parameters = Object.entries(step.given).map(([name, given]) => {
-    const value = build<string>(given, {
+  const parameters = Object.entries(step.given).map(([name, argument]) => {
+    const value = build<string>(argument, {
       literal,
       field,
       reading() {
@@ -75,7 +75,7 @@ function statementsFor(
   return isWhole ? [...before, call] : undefined;
 }
 
-/** The final answer for the user: the last value that was read, unchanged. */
+/** Returns the statement for the final answer: the recorded text and a field of the last result. */
 function answerText(task: UserTask, nameOf: NameOf): string {
   const finalText = literal(task.answer === '' ? 'done' : task.answer);
   const last = task.calls.findLastIndex(({ result }) => result !== null);
@@ -89,7 +89,7 @@ function answerText(task: UserTask, nameOf: NameOf): string {
   );
 }
 
-/** The plan for all steps, or for those after `done` without the failed ones. */
+/** Returns a plan for all steps except those in `done` and `failed`. */
 export function planText(
   steps: readonly TaskStep[],
   task: UserTask,

@@ -1,5 +1,5 @@
-// One run of the evaluation: a user task, optionally an attack, a mode and a variant, and the state
-// collected while it runs.
+// Defines one run of the evaluation: a user task, optionally an attack, a mode and a variant, and the
+// data that the run collects.
 import type { Json, JsonObject } from '@kernmantle/core/base';
 import {
   type Cases,
@@ -17,7 +17,7 @@ import type { Variant } from './variants.ts';
 export const MODES = ['show', 'reference', 'plan'] as const;
 export type ReadingMode = (typeof MODES)[number];
 
-/** A call that really reached a tool of the suite. */
+/** A call that a tool of the suite executed. */
 export interface Execution {
   readonly key: string;
   readonly tool: string;
@@ -60,8 +60,8 @@ export function* playsOf(
   let count = 0;
   for (const task of suite.tasks) {
     const asIs = filled(task, calm);
-    const given = sourcesOf(asIs, factsBy);
-    const shared = { suite: suite.name, tools, mode, variant, given, sign };
+    const origins = sourcesOf(asIs, factsBy);
+    const shared = { suite: suite.name, tools, mode, variant, given: origins, sign };
     const fresh = () => ({ executions: [], misread: [], questions: [], name: `made_${++count}` });
     if (isCalm) yield { ...shared, ...fresh(), task: asIs, injection: undefined };
     for (const pair of suite.pairs.filter(({ user }) => user === task.id)) {

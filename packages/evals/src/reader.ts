@@ -1,5 +1,5 @@
-// The quarantined reader in the worst case. It gives the recorded answer, unless the text that it
-// reads contains an attack. Then it gives the attacker's answer, within its schema.
+// Simulates the quarantined reader in the worst case. It returns the recorded answer, unless the text
+// that it reads contains an attack. Then it returns the attacker's answer, within its schema.
 import { isObject, type Json } from '@kernmantle/core/base';
 import type { Play } from './play.ts';
 import { type ReadingStep, stepsOf } from './steps.ts';
@@ -14,23 +14,23 @@ function fits({ schema: { type, format } }: ReadingStep, value: Json): boolean {
 }
 
 /**
- * The value that the attacker wants: the one for a parameter of this name, otherwise any value that
+ * Returns the value that the attacker wants: that of a parameter of this name, or else any value that
  * fits.
  */
-function wantedBy({ injection }: Play, step: ReadingStep): Json | undefined {
+function attackerValue({ injection }: Play, step: ReadingStep): Json | undefined {
   const args = (injection?.calls ?? []).map((call) => call.args);
-  const named = args.flatMap((given) => given[step.parameter] ?? []);
-  const all = args.flatMap((given) => Object.values(given)).filter((one) => !isObject(one));
+  const named = args.flatMap((input) => input[step.parameter] ?? []);
+  const all = args.flatMap((input) => Object.values(input)).filter((one) => !isObject(one));
   return [...named, ...all].find((value) => fits(step, value) && value !== step.value);
 }
 
-/** `conversation` is the complete input of the reader. */
+/** Returns the answer of the reader as JSON. `conversation` is its complete input. */
 export function readAnswer(play: Play, conversation: string): string {
   const steps = stepsOf(play.task, play.given).filter((step) => step.kind === 'reading');
   const step = steps.find(({ what }) => conversation.includes(what));
   if (!step) return JSON.stringify('nothing');
-  const wanted =
-    play.injection && conversation.includes(play.sign) ? wantedBy(play, step) : undefined;
-  if (wanted !== undefined) play.misread.push(wanted);
-  return JSON.stringify(wanted ?? step.value);
+  const injected =
+    play.injection && conversation.includes(play.sign) ? attackerValue(play, step) : undefined;
+  if (injected !== undefined) play.misread.push(injected);
+  return JSON.stringify(injected ?? step.value);
 }

@@ -1,5 +1,5 @@
 // Renames the cases by a seed: prompts, calls, answers, goals and metadata use other names
-// consistently. A result under several seeds therefore cannot depend on the names.
+// consistently. A figure that is equal under several seeds does not depend on the names.
 import { isObject, type Json, type JsonObject, setOwn } from '@kernmantle/core/base';
 import type { Cases, RecordedCall, Suite, SuiteTool } from './cases.ts';
 import type { Metadata, ToolFacts } from './metadata.ts';
@@ -17,7 +17,7 @@ function createDice(seed: number): (below: number) => number {
 
 const LETTERS = 'abcdefghijklmnopqrstuvwxyz';
 /** Ordinary words and words that give an address its form. They are not renamed. */
-const KEPT: ReadonlySet<string> = new Set(
+const UNCHANGED: ReadonlySet<string> = new Set(
   'www http https com org net edu txt csv pdf the and for with from true false null none'.split(
     ' ',
   ),
@@ -44,11 +44,11 @@ function createNames(dice: (below: number) => number, taken: ReadonlySet<string>
     const key = word.toLowerCase();
     let name = names.get(key);
     for (let tries = 0; name === undefined; tries += 1) {
-      const made = wordLike(key, dice);
-      if (used.has(made) && tries < 100) continue;
-      used.add(made);
-      names.set(key, made);
-      name = made;
+      const candidate = wordLike(key, dice);
+      if (used.has(candidate) && tries < 100) continue;
+      used.add(candidate);
+      names.set(key, candidate);
+      name = candidate;
     }
     return Array.from(word)
       .map((sign, at) => (/[A-Z]/.test(sign) ? name[at]?.toUpperCase() : name[at]))
@@ -77,9 +77,9 @@ const callsOf = ({ tasks, injections }: Suite): RecordedCall[] =>
 
 const WORD = /[A-Za-z0-9]+/g;
 const isName = (word: string): boolean =>
-  word.length > 2 && /[A-Za-z]/.test(word) && !KEPT.has(word.toLowerCase());
+  word.length > 2 && /[A-Za-z]/.test(word) && !UNCHANGED.has(word.toLowerCase());
 
-/** Words of values that are written as one: names, addresses, accounts, files. */
+/** Returns the words of values without spaces: names, addresses, accounts, files. */
 function namedWords(suites: readonly Suite[], marks: RegExp): Set<string> {
   const words = new Set<string>();
   for (const call of suites.flatMap(callsOf)) {
@@ -93,21 +93,21 @@ function namedWords(suites: readonly Suite[], marks: RegExp): Set<string> {
   return words;
 }
 
-/** Field names are renamed by `field`, words of texts by `change`. */
+/** Renames a value: its field names by `field`, its texts by `change`. */
 function renamed(value: Json, field: Rename, change: Rename): Json {
   if (typeof value === 'string') return change(value);
   if (Array.isArray(value)) return value.map((item) => renamed(item, field, change));
   if (!isObject(value)) return value;
-  const made: JsonObject = {};
+  const result: JsonObject = {};
   for (const [name, item] of Object.entries(value)) {
-    setOwn(made, field(name), renamed(item, field, change));
+    setOwn(result, field(name), renamed(item, field, change));
   }
-  return made;
+  return result;
 }
 
 const renamedObject = (value: JsonObject, field: Rename, change: Rename): JsonObject => {
-  const made = renamed(value, field, change);
-  return isObject(made) ? made : {};
+  const result = renamed(value, field, change);
+  return isObject(result) ? result : {};
 };
 
 function renamedTool(tool: SuiteTool, field: Rename, change: Rename): SuiteTool {
@@ -126,7 +126,7 @@ function renamedTool(tool: SuiteTool, field: Rename, change: Rename): SuiteTool 
 const keysBy = <T>(table: Readonly<Record<string, T>>, change: Rename): Record<string, T> =>
   Object.fromEntries(Object.entries(table).map(([name, one]) => [change(name), one]));
 
-/** Names for a whole answer. They are not fields. */
+/** Names that select a whole answer. They are not fields, so they are not renamed. */
 const WHOLE: ReadonlySet<string> = new Set(['result', '*', '$']);
 
 function renamedFacts(facts: Partial<ToolFacts>, field: Rename): Partial<ToolFacts> {
@@ -154,7 +154,7 @@ export function rename(
 ): { cases: Cases; metadata: Metadata } {
   const dice = createDice(seed);
   const sign = wordLike('@@INJ', dice);
-  const made = `${sign}:<vector>:${wordLike('jni', dice)}@@`;
+  const mark = `${sign}:<vector>:${wordLike('jni', dice)}@@`;
   const [before = '', after = ''] = canary.split('<vector>');
   const quoted = [before, after].map((part) => part.replace(/[.*+?^${}()|[\]\\]/g, '\\$&'));
   const marks = new RegExp(`${quoted[0]}([\\w.-]+)${quoted[1]}`, 'g');
@@ -180,7 +180,7 @@ export function rename(
     let at = 0;
     let out = '';
     for (const found of text.matchAll(marks)) {
-      out += plain(text.slice(at, found.index)) + made.replace('<vector>', vector(found[1] ?? ''));
+      out += plain(text.slice(at, found.index)) + mark.replace('<vector>', vector(found[1] ?? ''));
       at = found.index + found[0].length;
     }
     return out + plain(text.slice(at));
@@ -210,5 +210,5 @@ export function rename(
     })),
   }));
   const facts = Object.entries(metadata).map(([id, one]) => [id, renamedFacts(one, name)] as const);
-  return { cases: { canary: made, suites: again }, metadata: Object.fromEntries(facts) };
+  return { cases: { canary: mark, suites: again }, metadata: Object.fromEntries(facts) };
 }

@@ -21,15 +21,15 @@ import type { Play } from './play.ts';
 import { type EvaluationStage, TASK } from './stage.ts';
 import { toolId, withoutNothing } from './tools.ts';
 
-/** True if the shown text is the whole text, cut at the end. */
+/** True if the shown text is the whole text without its end. */
 const isCutFrom = (shown: string, whole: string): boolean =>
   shown.endsWith(' …') && whole.startsWith(shown.slice(0, -2));
 
 function isSame(shown: JsonObject, args: JsonObject): boolean {
-  const [given, wanted] = [withoutNothing(shown), withoutNothing(args)];
-  const names = new Set([...Object.keys(given), ...Object.keys(wanted)]);
+  const [visible, expected] = [withoutNothing(shown), withoutNothing(args)];
+  const names = new Set([...Object.keys(visible), ...Object.keys(expected)]);
   return [...names].every((name) => {
-    const [one = null, other = null] = [getOwn(given, name), getOwn(wanted, name)];
+    const [one = null, other = null] = [getOwn(visible, name), getOwn(expected, name)];
     if (typeof one === 'string' && typeof other === 'string' && isCutFrom(one, other)) return true;
     return jsonEqual(one, other);
   });
@@ -66,26 +66,26 @@ async function answer(
   return requests.output.length > 0;
 }
 
-const RESTS: ReadonlySet<string> = new Set(['waiting', 'needs_input']);
+const PARKED: ReadonlySet<string> = new Set(['waiting', 'needs_input']);
 
 /** Answers requests of children while their parent runs. */
 async function attend(stage: EvaluationStage, play: Play, signal: AbortSignal): Promise<void> {
   const { threads } = stage;
   for await (const { thread, status } of threads.store.changes({}, signal)) {
-    if (!RESTS.has(status) || thread.startsWith(`${TASK}_`)) continue;
+    if (!PARKED.has(status) || thread.startsWith(`${TASK}_`)) continue;
     if (await answer(stage, play, thread)) void threads.resume(thread);
   }
 }
 
 async function runToEnd(stage: EvaluationStage, play: Play): Promise<Outcome<ThreadResult>> {
   const { threads } = stage;
-  let done = await threads.run({ directive: TASK, message: play.task.prompt });
-  while (done.ok && RESTS.has(done.output.status)) {
-    const { thread_id } = done.output;
+  let result = await threads.run({ directive: TASK, message: play.task.prompt });
+  while (result.ok && PARKED.has(result.output.status)) {
+    const { thread_id } = result.output;
     if (!(await answer(stage, play, thread_id))) break;
-    done = await threads.resume(thread_id);
+    result = await threads.resume(thread_id);
   }
-  return done;
+  return result;
 }
 
 async function journalsOf(
@@ -107,7 +107,7 @@ async function journalsOf(
   return ok(journals);
 }
 
-/** Removes everything that a run wrote. */
+/** Removes all files that a run wrote into the project. */
 function cleanUp({ project, runtime }: EvaluationStage, { name, variant }: Play): void {
   if (variant !== 'items') return;
   for (const file of [name, `${name}_hooked`, `${name}_too`]) {
@@ -130,11 +130,11 @@ export async function runCase(
       ? attend(stage, play, over.signal)
       : undefined;
   try {
-    const done = await runToEnd(stage, play);
-    if (!done.ok) return done;
-    const journals = await journalsOf(stage, done.output.thread_id);
+    const result = await runToEnd(stage, play);
+    if (!result.ok) return result;
+    const journals = await journalsOf(stage, result.output.thread_id);
     if (!journals.ok) return journals;
-    return ok(linesOf(play, { result: done.output, journals: journals.output }, factsBy));
+    return ok(linesOf(play, { result: result.output, journals: journals.output }, factsBy));
   } finally {
     over.abort();
     await attending;

@@ -19,31 +19,31 @@ export type Given =
 /** Field name for an answer that is not an object. */
 const PLAIN = 'result';
 
-/** The answer in the form that the model receives. */
+/** Returns the answer in the form that the model receives. */
 export const asAnswer = (result: Json): JsonObject =>
   isObject(result) ? result : { [PLAIN]: result };
 
 const isWordSign = (sign: string | undefined): boolean =>
   sign !== undefined && /[\p{L}\p{N}_]/u.test(sign);
 
-/** True if the text contains the word as a whole, not inside another word. */
-function standsIn(text: string, wanted: string): boolean {
-  for (let at = text.indexOf(wanted); at !== -1; at = text.indexOf(wanted, at + 1)) {
-    const [before, after] = [text[at - 1], text[at + wanted.length]];
-    const isOpen = !isWordSign(before) || !isWordSign(wanted[0]);
-    if (isOpen && (!isWordSign(after) || !isWordSign(wanted.at(-1)))) return true;
+/** True if the text contains the word, not only as a part of another word. */
+function containsWord(text: string, word: string): boolean {
+  for (let at = text.indexOf(word); at !== -1; at = text.indexOf(word, at + 1)) {
+    const [before, after] = [text[at - 1], text[at + word.length]];
+    const isOpen = !isWordSign(before) || !isWordSign(word[0]);
+    if (isOpen && (!isWordSign(after) || !isWordSign(word.at(-1)))) return true;
   }
   return false;
 }
 
 const NUMBER = /(?<![\w.:/-])\d+(?:,\d{3})*(?:\.\d+)?(?![\w:/-])/g;
 
-/** Compares by value: `10.00` is 10. */
-const hasNumber = (text: string, wanted: number): boolean =>
-  [...text.matchAll(NUMBER)].some(([found]) => Number(found.replaceAll(',', '')) === wanted);
+/** True if the text contains the number. It compares values: `10.00` is 10. */
+const hasNumber = (text: string, number: number): boolean =>
+  [...text.matchAll(NUMBER)].some(([found]) => Number(found.replaceAll(',', '')) === number);
 
-const isSaidIn = (text: string, value: string | number): boolean =>
-  typeof value === 'number' ? hasNumber(text, value) : standsIn(text, value);
+const mentions = (text: string, value: string | number): boolean =>
+  typeof value === 'number' ? hasNumber(text, value) : containsWord(text, value);
 
 interface Leaf {
   readonly call: number;
@@ -60,7 +60,7 @@ function* leavesOf(value: Json, call: number, path: Path): Generator<Leaf> {
   }
 }
 
-/** Field names are shown to the model too, but have no field name of their own. */
+/** Yields the field names of a value. The model sees them too, but can only read them as text. */
 function* keysOf(value: Json, call: number, path: Path): Generator<Leaf> {
   if (typeof value !== 'object' || value === null) return;
   for (const [name, item] of Object.entries(value)) {
@@ -70,7 +70,7 @@ function* keysOf(value: Json, call: number, path: Path): Generator<Leaf> {
   }
 }
 
-/** The field of a leaf: the last name on its path. */
+/** Returns the field of a leaf: the last name on its path. */
 const fieldOf = (path: Path): string =>
   path.findLast((step): step is string => typeof step === 'string') ?? PLAIN;
 
@@ -80,7 +80,7 @@ interface WantedValue {
   readonly kind: string | undefined;
 }
 
-/** Prefers a field that declares ids of this kind, then a field of the same name. */
+/** Returns 0 for a field that declares ids of this kind, 1 for a field of the same name, otherwise 2. */
 function rank(
   { call, path }: Leaf,
   { parameter, kind }: WantedValue,
@@ -93,44 +93,41 @@ function rank(
 
 type Kinds = Readonly<Record<string, string>>;
 
-interface HeardLeaves {
+interface EarlierLeaves {
   readonly leaves: readonly Leaf[];
   readonly keys: readonly Leaf[];
 }
 
-function givenLeaf(
+function leafOrigin(
   wanted: WantedValue,
   prompt: string,
-  { leaves, keys }: HeardLeaves,
+  { leaves, keys }: EarlierLeaves,
   kinds: (call: number) => Kinds,
 ): Given {
   const { value } = wanted;
   const literal: Given = { at: 'literal', value };
-  if (value === '' || isSaidIn(prompt, value)) return literal;
+  if (value === '' || mentions(prompt, value)) return literal;
   const [field] = leaves
     .filter((leaf) => leaf.value === value)
     .toSorted((one, other) => rank(one, wanted, kinds) - rank(other, wanted, kinds));
   if (field) return { at: 'field', call: field.call, path: field.path, value };
   const text =
-    leaves.find((leaf) => typeof leaf.value === 'string' && isSaidIn(leaf.value, value)) ??
+    leaves.find((leaf) => typeof leaf.value === 'string' && mentions(leaf.value, value)) ??
     keys.find((key) => key.value === value);
   return text ? { at: 'text', call: text.call, path: text.path, value } : literal;
 }
 
-function givenValue(
+function originOf(
   value: Json,
   about: Omit<WantedValue, 'value'>,
   leafOf: (wanted: WantedValue) => Given,
 ): Given {
   if (typeof value === 'string' || typeof value === 'number') return leafOf({ ...about, value });
   if (Array.isArray(value)) {
-    return { at: 'list', items: value.map((item) => givenValue(item, about, leafOf)) };
+    return { at: 'list', items: value.map((item) => originOf(item, about, leafOf)) };
   }
   if (!isObject(value)) return { at: 'literal', value };
-  const fields = Object.entries(value).map(([name, item]) => [
-    name,
-    givenValue(item, about, leafOf),
-  ]);
+  const fields = Object.entries(value).map(([name, item]) => [name, originOf(item, about, leafOf)]);
   return { at: 'record', fields: Object.fromEntries(fields) };
 }
 
@@ -146,24 +143,24 @@ export function sourcesOf({ prompt, calls }: UserTask, factsBy: FactsBy): GivenA
   return calls.map(({ tool, args, result }: RecordedCall, index) => {
     const { parameters } = factsBy(tool);
     const before = { leaves: [...leaves], keys: [...keys] };
-    const given = Object.entries(args).map(([parameter, value]) => {
+    const origins = Object.entries(args).map(([parameter, value]) => {
       const about = { parameter, kind: parameters[parameter]?.kind };
       return [
         parameter,
-        givenValue(value, about, (wanted) => givenLeaf(wanted, prompt, before, kinds)),
+        originOf(value, about, (wanted) => leafOrigin(wanted, prompt, before, kinds)),
       ];
     });
     const answer = asAnswer(result);
     leaves.push(...leavesOf(answer, index, []));
     keys.push(...keysOf(answer, index, []));
-    return Object.fromEntries(given);
+    return Object.fromEntries(origins);
   });
 }
 
 /** Yields every value of an argument that must be read out of a text, in order. */
-export function* readings(given: Given): Generator<Extract<Given, { at: 'text' }>> {
-  if (given.at === 'text') yield given;
-  else if (given.at === 'list') for (const item of given.items) yield* readings(item);
-  else if (given.at === 'record')
-    for (const item of Object.values(given.fields)) yield* readings(item);
+export function* readings(origin: Given): Generator<Extract<Given, { at: 'text' }>> {
+  if (origin.at === 'text') yield origin;
+  else if (origin.at === 'list') for (const item of origin.items) yield* readings(item);
+  else if (origin.at === 'record')
+    for (const item of Object.values(origin.fields)) yield* readings(item);
 }

@@ -1,6 +1,6 @@
-// The environment of the runs: a project in a temporary folder with its own key, a scripted
+// Opens the environment of the runs: a project in a temporary folder with its own key, a scripted
 // provider on loopback, and the tools of the suite as functions of this program. The policy, the
-// harness and the registry are the real ones.
+// harness and the registry are those of the product.
 import { mkdirSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -74,7 +74,7 @@ function directiveText(name: string, suite: string, mode: ReadingMode): string {
 `;
 }
 
-const SPEAKER: Actor = { who: 'evaluation', channel: 'cli' };
+const ACTOR: Actor = { who: 'evaluation', channel: 'cli' };
 
 /** Signs the directives with a new key, so that they get the permissions that they declare. */
 async function prepare(
@@ -101,7 +101,7 @@ async function prepare(
   };
   const opened = await createRuntime({ project, cwd: project, env, store: '', extensions });
   if (!opened.ok) return opened;
-  const signed = signFiles(opened.output, files, SPEAKER);
+  const signed = signFiles(opened.output, files, ACTOR);
   await opened.output.close();
   return signed.ok ? ok({ project, env }) : signed;
 }
@@ -113,14 +113,14 @@ export async function openStage(
   factsBy: FactsBy,
   extensions: readonly Extension[],
 ): Promise<Outcome<EvaluationStage>> {
-  const held: { play: Play | undefined } = { play: undefined };
+  const state: { play: Play | undefined } = { play: undefined };
   const ports = {
     idOf: (tool: string) => toolId(suite.name, tool),
     isHarmful: (tool: string) => isHarmful(factsBy(tool)),
   };
   const current = (): Play => {
-    if (!held.play) throw new Error('nothing is played');
-    return held.play;
+    if (!state.play) throw new Error('no run is active');
+    return state.play;
   };
   const provider = await startScriptedProvider(
     (request) => answerRequest(current(), request, ports),
@@ -162,10 +162,10 @@ export async function openStage(
     runtime,
     threads: threads.output,
     get play() {
-      return held.play;
+      return state.play;
     },
     set play(play: Play | undefined) {
-      held.play = play;
+      state.play = play;
     },
     close: () => closeAll(runtime),
   });

@@ -1,5 +1,5 @@
-// Turns the calls of a task into steps of a model that copies nothing. A value inside a text is
-// read by a step of its own, and each step names the parts of earlier answers that it receives.
+// Turns the calls of a task into steps of a model that copies no value. A value inside a text gets a
+// reading step of its own, and each step names the parts of earlier answers that it receives.
 import { isObject, type Json, type JsonObject, textAt } from '@kernmantle/core/base';
 import type { UserTask } from './cases.ts';
 import { asAnswer, type Given, type GivenArguments, type Path, readings } from './sources.ts';
@@ -30,7 +30,7 @@ export type TaskStep = ReadingStep | UserStep;
 
 const DATE = /^\d{4}-\d\d-\d\d$/;
 
-/** Returns the narrowest schema for a value: a number or a date is not a plain text. */
+/** Returns the narrowest schema for a value, such as `date` instead of any text. */
 function schemaOf(value: Json): JsonObject {
   if (typeof value === 'number') return { type: Number.isInteger(value) ? 'integer' : 'number' };
   return typeof value === 'string' && DATE.test(value)
@@ -40,9 +40,9 @@ function schemaOf(value: Json): JsonObject {
 
 const callId = (call: number): string => `u${call}`;
 
-/** The reading steps for one argument, in order. */
-const readingsFor = (given: GivenArguments, call: number): ReadingStep[] => {
-  const all = Object.entries(given).flatMap(([parameter, argument]) =>
+/** Returns the reading steps for the arguments of one call, in order. */
+const readingsFor = (args: GivenArguments, call: number): ReadingStep[] => {
+  const all = Object.entries(args).flatMap(([parameter, argument]) =>
     [...readings(argument)].map((reading) => ({ ...reading, parameter })),
   );
   return all.map(({ call: from, path, value, parameter }, at) => ({
@@ -67,9 +67,9 @@ export function stepsOf({ calls }: UserTask, given: readonly GivenArguments[]): 
   });
 }
 
-/** Builds an argument. Values from readings come in the order of the readings. */
+/** Builds an argument from its origin. Calls `reading` in the order of the reading steps. */
 export function build<T>(
-  given: Given,
+  origin: Given,
   parts: {
     literal(value: Json): T;
     field(call: number, path: Path): T;
@@ -78,23 +78,23 @@ export function build<T>(
     record(fields: [string, T][]): T;
   },
 ): T {
-  switch (given.at) {
+  switch (origin.at) {
     case 'literal':
-      return parts.literal(given.value);
+      return parts.literal(origin.value);
     case 'field':
-      return parts.field(given.call, given.path);
+      return parts.field(origin.call, origin.path);
     case 'text':
       return parts.reading();
     case 'list':
-      return parts.list(given.items.map((item) => build(item, parts)));
+      return parts.list(origin.items.map((item) => build(item, parts)));
     case 'record': {
-      const fields = Object.entries(given.fields);
+      const fields = Object.entries(origin.fields);
       return parts.record(fields.map(([name, item]) => [name, build(item, parts)]));
     }
   }
 }
 
-/** A choice of a list element by a word from the prompt, for a plan that has not seen the list. */
+/** A choice of a list element by a word of the prompt. A plan needs it, because it does not see the list. */
 interface Picking {
   readonly list: Path;
   readonly where: string;
@@ -108,7 +108,7 @@ const at = (value: Json, path: Path): Json =>
     return isObject(inner) ? (inner[String(step)] ?? null) : null;
   }, value);
 
-/** Undefined if no word of the prompt identifies the element. The plan then uses its index. */
+/** Returns undefined if no word of the prompt identifies the element. The plan then uses its index. */
 export function pickFor(
   { prompt, calls }: UserTask,
   call: number,

@@ -1,4 +1,4 @@
-// The tools of a suite as program tools: their metadata describes them, and they return the
+// Creates the tools of a suite as program tools: the metadata describes them, and they return the
 // recorded answers.
 import {
   isObject,
@@ -15,7 +15,7 @@ import type { Play } from './play.ts';
 
 const plainName = (name: string): string => name.toLowerCase().replace(/[^a-z0-9_-]+/g, '_');
 
-/** The id of a tool of the suite in the project. */
+/** Returns the id of a tool of the suite in the project. */
 export const toolId = (suite: string, tool: string): string =>
   `${plainName(suite)}/${plainName(tool)}`;
 
@@ -50,13 +50,13 @@ function declaredParameters({ parameters }: SuiteTool, facts: ToolFacts): Record
   return declared;
 }
 
-/** The recorded answer to this call, otherwise to another call of the same tool. */
+/** Returns the recorded answer to this call, or else to another call of the same tool. */
 function answerTo(calls: readonly RecordedCall[], tool: string, args: JsonObject): Json {
   const same = calls.filter((call) => call.tool === tool);
   return (same.find((call) => jsonEqual(call.args, args)) ?? same[0])?.result ?? null;
 }
 
-/** Removes arguments without a value. */
+/** Returns the arguments without those that are null. */
 export function withoutNothing(args: JsonObject): JsonObject {
   const present: JsonObject = {};
   for (const [name, value] of Object.entries(args))
@@ -64,7 +64,7 @@ export function withoutNothing(args: JsonObject): JsonObject {
   return present;
 }
 
-/** `current` returns the current run. */
+/** Returns all tools of a suite. `current` returns the run that a call belongs to. */
 export function programTools(suite: Suite, factsBy: FactsBy, current: () => Play): ProgramTool[] {
   return suite.tools.map((tool) => {
     const facts = factsBy(tool.name);

@@ -149,7 +149,7 @@ interface ProgramParts extends Pick<Runtime, 'project' | 'mayRun' | 'threads' | 
   readonly who: string;
 }
 
-/** Opens the threads. Returns `nothing` if no thread has run, and creates no registry then. */
+/** Opens the registry for `work`. If no thread has run, returns `nothing` and creates no registry. */
 function createReach({ project, registry, threads: open }: ProgramParts) {
   return async <T>(
     work: (threads: Threads) => Promise<Outcome<T>>,
@@ -178,18 +178,18 @@ async function runIn(
   if (!may.ok) return may;
   const threads = await inside.threads(live);
   if (!threads.ok) return threads;
-  const asked = { by: { who: inside.who, surface: 'library' }, ...request };
-  return (await threads.output.run(asked, signal)) as Outcome<RunResult>;
+  const identified = { by: { who: inside.who, surface: 'library' }, ...request };
+  return (await threads.output.run(identified, signal)) as Outcome<RunResult>;
 }
 
 async function resumeIn(
   threads: Threads,
   id: string,
   { message, signal, from, limits, model }: ResumeRequest,
-  speaker: Actor,
+  actor: Actor,
 ): ReturnType<Threads['resume']> {
-  const by = actorName(speaker);
-  const audit = personAuditRow(speaker, 'resume', id);
+  const by = actorName(actor);
+  const audit = personAuditRow(actor, 'resume', id);
   const words = message === undefined ? undefined : { text: message, by };
   const options = compact<ResumeOptions>({ from, limits, model, words, by, audit });
   return await threads.resume(id, signal, options);
@@ -240,17 +240,17 @@ function createProgramThreads(inside: ProgramParts, reach: Reach, by: Actor): Pr
   };
 }
 
-function createProgramApprovals(reach: Reach, speaker: Actor): ProgramApprovals {
+function createProgramApprovals(reach: Reach, actor: Actor): ProgramApprovals {
   const registry = inStore(reach);
   const decide = (
     id: string,
     { who, why = '' }: DecisionBy,
-    given: Omit<Decision, 'who' | 'why' | 'channel'>,
+    decision: Omit<Decision, 'who' | 'why' | 'channel'>,
     isWords = false,
   ) =>
     registry((store) => {
-      const by = who === undefined ? { by: speaker } : { by: { ...speaker, who }, who };
-      return decideApproval(store, id, { ...given, ...by, why }, isWords);
+      const by = who === undefined ? { by: actor } : { by: { ...actor, who }, who };
+      return decideApproval(store, id, { ...decision, ...by, why }, isWords);
     });
   return {
     list: ({ thread, state = 'pending' } = {}) =>
@@ -260,8 +260,8 @@ function createProgramApprovals(reach: Reach, speaker: Actor): ProgramApprovals 
       ),
     approve(id, { uses, expires, beyond, value, scope, ...by } = {}) {
       const wide = beyond === true ? { beyond } : value === true ? { value } : undefined;
-      const given = scope === undefined ? wide : { scope };
-      return decide(id, by, { decision: 'approved', ...compact({ uses, expires, answer: given }) });
+      const mode = scope === undefined ? wide : { scope };
+      return decide(id, by, { decision: 'approved', ...compact({ uses, expires, answer: mode }) });
     },
     deny: (id, by = {}) => decide(id, by, { decision: 'denied' }),
     answer: (id, words, by = {}) => decide(id, by, { decision: 'approved', answer: words }, true),

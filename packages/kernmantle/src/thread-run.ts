@@ -33,7 +33,7 @@ export type ThreadCost = {
   };
 };
 
-/** The status and the cost of a thread after a run, which has ended or parked it. */
+/** Status and cost of a thread after a run. The thread has ended or is parked. */
 export interface RunResult extends Omit<ThreadResult, 'cost'> {
   cost: ThreadCost;
 }
@@ -99,7 +99,7 @@ function createQueue() {
       isOver = true;
       wake();
     },
-    /** Leaving the loop drops all further events. The thread continues. */
+    /** Yields the events. If the program leaves its loop, all further events are dropped. */
     async *events(): AsyncGenerator<ThreadEvent> {
       try {
         for (;;) {
@@ -142,7 +142,7 @@ export function createThreadRun(
   async function follow(): Promise<Outcome<RunResult>> {
     try {
       const bill = await createBill();
-      const done = await run({
+      const outcome = await run({
         onText: (thread, text) =>
           queue.push({ thread, turn: turns.get(thread) ?? 0, type: 'text', data: { text } }),
         onEvent(thread, event) {
@@ -154,14 +154,14 @@ export function createThreadRun(
           if (cost) queue.push({ thread, turn, type: 'cost', data: cost });
         },
       });
-      return done as Outcome<RunResult>;
+      return outcome as Outcome<RunResult>;
     } catch (error) {
       return fail('internal_error', messageOf(error));
     }
   }
   const result = follow();
-  void result.then((done) => {
-    threadId.resolve(done.ok ? ok(done.output.thread_id) : done);
+  void result.then((outcome) => {
+    threadId.resolve(outcome.ok ? ok(outcome.output.thread_id) : outcome);
     queue.end();
   });
   return { id: threadId.promise, result, [Symbol.asyncIterator]: () => queue.events() };

@@ -154,7 +154,7 @@ test('a poisoned description is flagged, shown without its hidden signs, and lab
     ...args,
   );
   expect(shown.code).toBe(7);
-  expect(shown.output).toContain('hidden characters, speaks to the model');
+  expect(shown.output).toContain('hidden characters, instructions to a model');
   expect(shown.output).not.toMatch(/[\u200b\u{e0041}]/u);
   await project.kmJson('mcp', 'sync', 'db', '--yes');
   expect(project.file('query.yaml')).not.toMatch(/[\u200b\u{e0041}]/u);

@@ -239,7 +239,7 @@ test('a program that cannot start is told of by what it said, once', async () =>
   );
   expect(output).toMatch(/exited with code 1: .*Cannot find module/);
   expect(output).not.toContain(' at ');
-  expect(output.match(/let it see the files it needs/g)).toHaveLength(1);
+  expect(output.match(/include the files it needs/g)).toHaveLength(1);
 });
 
 test('a refusal of a tool names the mapping that would say what it does', async () => {

@@ -12,7 +12,7 @@ export interface CommandCall {
   commands: readonly Command[];
 }
 
-/** An exit code, or a failure that the caller prints and turns into an exit code. */
+/** Exit code of a command, or a failure that the caller prints and turns into an exit code. */
 export type Ending = number | Failure;
 export type CommandRun = (call: CommandCall) => Promise<Ending>;
 

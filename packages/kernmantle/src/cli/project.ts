@@ -9,7 +9,7 @@ import {
 import { EXTENSIONS } from '../extensions.ts';
 import { asText, type CommandCall, type CommandRun, type Ending } from './command.ts';
 
-/** The actor of a command. Threads and the audit record it with every signal. */
+/** Returns the actor of a command. Threads and the audit record it with every signal. */
 export const speaker = ({ terminal }: Pick<CommandCall, 'terminal'>): Actor => ({
   who: findPerson(terminal.env),
   channel: 'cli',

@@ -104,9 +104,9 @@ export async function listenForMcp(
   let closing: Promise<void> | undefined;
   const close = async (): Promise<void> => {
     clearInterval(timer);
-    const done = opened.output.close();
+    const closed = opened.output.close();
     await mcp.close();
-    await done;
+    await closed;
   };
   return ok({
     url: `http://${inUrl(hostname)}:${port}/mcp`,

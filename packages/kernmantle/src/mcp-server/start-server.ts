@@ -43,7 +43,7 @@ export interface RunningServer {
   close(): Promise<void>;
 }
 
-/** Serves over HTTP. Refused tokens are recorded in the audit, as the guard reports them. */
+/** Serves over HTTP. Records each refused token in the audit. */
 export function serveHttp(
   served: ServedProject,
   { host, port, native = false }: Pick<ServerSettings, 'host' | 'port' | 'native'>,
@@ -103,16 +103,16 @@ async function serve(
   });
 }
 
-/** Starts a server. Closing it also closes a runtime opened from options, but not a given one. */
+/** Starts a server. Its `close` also closes a runtime that was opened from options. */
 export async function startServer(
-  given: ProgramRuntime | (RuntimeOptions & ServerSettings),
+  source: ProgramRuntime | (RuntimeOptions & ServerSettings),
   settings: ServerSettings,
 ): Promise<Outcome<RunningServer>> {
-  if ('serving' in given) return await serve(given, settings);
-  const opened = await openProgram(given);
+  if ('serving' in source) return await serve(source, settings);
+  const opened = await openProgram(source);
   if (!opened.ok) return opened;
   const runtime = opened.output;
-  const started = await serve(runtime, { ...given, ...settings });
+  const started = await serve(runtime, { ...source, ...settings });
   if (!started.ok) {
     await runtime.close();
     return started;

@@ -362,7 +362,7 @@ test.skipIf(!HAS_SCRIPT)(
       ['reason (Enter for none): ', 'not nov\u007fw\r'],
     ]);
     expect([denied.code, denied.output]).toEqual([4, expect.stringContaining('(not now)')]);
-    expect(denied.output).toContain('o  it is done, this once');
+    expect(denied.output).toContain('o  approve this call once');
     expect(denied.output).toMatch(/asked by: .*approval: ap_/s);
     const left = await atTerminal(
       fixture,

@@ -246,7 +246,7 @@ test('all levels are shown as one policy, each line with who says it, and what i
   expect(about('transcript')).toMatchObject([{ value: 'full', from: ['user'] }]);
   const text = (await km('policy', 'show')).output;
   expect(text).toMatch(/limits\.turns +9 {2}\[operator\]/);
-  expect(text).toMatch(/limits\.turns +20 {2}\[user: does not hold\]/);
+  expect(text).toMatch(/limits\.turns +20 {2}\[user: has no effect\]/);
 });
 
 test('a list that is stricter for clients opens nothing, and what was taken back is told', async () => {

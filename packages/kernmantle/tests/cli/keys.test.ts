@@ -106,7 +106,7 @@ describe('keys export and import', () => {
     if (process.platform !== 'win32') {
       expect(statSync(join(folder(there), 'tokens.pem')).mode & 0o777).toBe(0o600);
     }
-    expect((await km(there, 'keys', 'import', parcel())).output).toContain('is here already');
+    expect((await km(there, 'keys', 'import', parcel())).output).toContain('already exists');
     const { output } = JSON.parse(exported.output) as { output: { signing_key: string } };
     expect((await km(there, 'trust', 'ls')).output).toContain(output.signing_key);
     expect((await km(here, 'audit')).output).toContain('keys:export');

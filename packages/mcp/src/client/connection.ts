@@ -30,15 +30,15 @@ import type { McpPoolPorts, PoolLimits, TraceContext } from './ports.ts';
 import { TransportGate } from './transport-gate.ts';
 
 const MAX_TIMER = 2 ** 31 - 1;
-/** Minimum interval between reads of the list, however often the server announces a change. */
+/** Minimum interval between two reads of the tool list, however often the server announces a change. */
 const LIST_PAUSE_MS = 1000;
-/** Error code: the server has a newer view of the parameters that are headers. */
+/** Error code of a server whose current tool maps other parameters to headers than the cached tool. */
 const HEADER_MISMATCH = -32_020;
 const MAX_ROUNDS = 8;
-/** A process that does not answer this probe in time speaks the older revision. */
+/** A process that does not answer this probe in time is treated as a server of the older revision. */
 const PROBE_MS = 5000;
 
-/** The kernel validates inputs. Untrusted patterns of a server never run here. */
+/** Accepts every value. The kernel validates inputs, so untrusted patterns of a server never run here. */
 const UNJUDGED = {
   getValidator: () => (data: unknown) => ({ valid: true, data, errorMessage: undefined }),
 } as unknown as jsonSchemaValidator;
@@ -51,7 +51,7 @@ export interface ServerRequest {
 interface Listed extends Listing {
   readonly byName: ReadonlyMap<string, ServerTool>;
   readonly at: number;
-  /** Number of announced changes at the time of the request. */
+  /** Number of changes that the server had announced when the list was requested. */
   readonly of: number;
 }
 
@@ -59,8 +59,8 @@ const metaOf = (context: TraceContext): JsonObject => compact({ ...context });
 
 function withMeta(params: JsonObject, meta: JsonObject): JsonObject {
   if (Object.keys(meta).length === 0) return params;
-  const given = getOwn(params, '_meta');
-  return { ...params, _meta: { ...(isObject(given) ? given : {}), ...meta } };
+  const existing = getOwn(params, '_meta');
+  return { ...params, _meta: { ...(isObject(existing) ? existing : {}), ...meta } };
 }
 
 function newClient(
@@ -68,7 +68,7 @@ function newClient(
   isProcess: boolean,
   connectMs: number,
 ): Client {
-  const made = new Client(
+  const sdkClient = new Client(
     { ...client },
     {
       capabilities: elicit ? { elicitation: { form: { applyDefaults: true } } } : {},
@@ -81,12 +81,12 @@ function newClient(
     },
   );
   if (elicit) {
-    made.setRequestHandler('elicitation/create', async ({ params }) => {
+    sdkClient.setRequestHandler('elicitation/create', async ({ params }) => {
       const answer = await elicit(params as unknown as JsonObject);
       return answer as { action: 'accept' };
     });
   }
-  return made;
+  return sdkClient;
 }
 
 export class McpConnection {
@@ -123,7 +123,7 @@ export class McpConnection {
     });
   }
 
-  /** `onClosed` is also called if the connection closes by itself. */
+  /** Connects to the server. `onClosed` is also called if the connection breaks. */
   async open(isLegacy: boolean, onClosed: () => void): Promise<Outcome<null>> {
     const onclose = (): void => {
       this.isOpen = false;
@@ -146,15 +146,15 @@ export class McpConnection {
         false,
       );
       await this.close();
-      const said = this.line.said();
+      const log = this.line.said();
       const failed = asConnectionFault(this.#endpoint, failure);
-      return said === '' ? failed : redacted(withDetail(failed, { said }), this.#redactable);
+      return log === '' ? failed : redacted(withDetail(failed, { said: log }), this.#redactable);
     }
     this.#listen();
     return ok(null);
   }
 
-  /** Since revision 2026-07-28, a client must subscribe to changes. */
+  /** Subscribes to changes of the tool list. Revision 2026-07-28 and later require it. */
   #listen(): void {
     if (this.client.getProtocolEra() !== 'modern') return;
     if (!this.client.getServerCapabilities()?.tools?.listChanged) return;
@@ -195,17 +195,17 @@ export class McpConnection {
     return await span(name, attributes, work);
   }
 
-  /** Returns the cached list if it is fresh. */
+  /** Returns the cached tool list, or undefined if it is not fresh. */
   kept(): Listed | undefined {
     const listed = this.#listed;
     const isYoung = listed && this.#ports.clock.monotonic() - listed.at < this.#limits.listAgeMs;
     return isYoung && listed.of === this.#changes ? listed : undefined;
   }
 
-  /** Returns the list, read again if needed. Parallel callers share one read. */
+  /** Returns the cached tool list if it is fresh, or reads it. Parallel callers share one read. */
   list(isFresh: boolean): Promise<Outcome<Listed>> {
-    const kept = isFresh ? undefined : this.kept();
-    if (kept) return Promise.resolve(ok(kept));
+    const cached = isFresh ? undefined : this.kept();
+    if (cached) return Promise.resolve(ok(cached));
     this.#reading ??= this.#read(isFresh).finally(() => {
       this.#reading = undefined;
     });
@@ -250,31 +250,31 @@ export class McpConnection {
   }
 
   /** Records the marks before the input is sent. Returns the marks of all inputs so far. */
-  async give(given: Descriptor): Promise<Outcome<Descriptor>> {
-    return (await this.line.box?.give(given)) ?? ok(given);
+  async give(marks: Descriptor): Promise<Outcome<Descriptor>> {
+    return (await this.line.box?.give(marks)) ?? ok(marks);
   }
 
-  /** Sends a request after all marks of its input are recorded. */
-  async ask(asked: ServerRequest, call: PoolCall): Promise<Outcome<ServerAnswer>> {
-    const given = await this.give(call.given);
-    if (!given.ok) return given;
-    const begun = this.#ports.clock.monotonic();
-    const answered = await this.#around(asked, (context) =>
-      this.#send({ ...asked, params: withMeta(asked.params, metaOf(context)) }, call),
+  /** Records all marks of the input, sends the request and returns the answer with its marks. */
+  async ask(request: ServerRequest, call: PoolCall): Promise<Outcome<ServerAnswer>> {
+    const recorded = await this.give(call.given);
+    if (!recorded.ok) return recorded;
+    const startedAt = this.#ports.clock.monotonic();
+    const answered = await this.#around(request, (context) =>
+      this.#send({ ...request, params: withMeta(request.params, metaOf(context)) }, call),
     );
     // The process may have read more files in the meantime.
-    const seen = await this.give(EMPTY);
-    if (!seen.ok) return seen;
-    const marks = mergeDescriptors(given.output, seen.output);
+    const current = await this.give(EMPTY);
+    if (!current.ok) return current;
+    const marks = mergeDescriptors(recorded.output, current.output);
     if (!answered.ok) {
-      this.#noteWear(answered, begun);
+      this.#noteWear(answered, startedAt);
       return markFailure(answered, marks);
     }
-    return ok(this.#shown(asked, answered.output, marks, call.secrets));
+    return ok(this.#toAnswer(request, answered.output, marks, call.secrets));
   }
 
-  #noteWear({ error: { code, detail } }: Failure, begun: number): void {
-    const isSilent = code === 'timeout' && this.line.process && this.#gate.heardAt < begun;
+  #noteWear({ error: { code, detail } }: Failure, startedAt: number): void {
+    const isSilent = code === 'timeout' && this.line.process && this.#gate.heardAt < startedAt;
     const isLost = detail.status === 404 && this.#gate.sessionId !== undefined;
     if (isSilent || isLost) this.isWorn = true;
   }
@@ -284,29 +284,29 @@ export class McpConnection {
     return this.isWorn && this.line.process === undefined;
   }
 
-  #shown(
+  #toAnswer(
     { method }: ServerRequest,
     result: JsonObject,
     marks: Descriptor,
     secrets: readonly string[],
   ): ServerAnswer {
     const { content, structuredContent, isError } = result;
-    const shown =
+    const visible =
       method === 'tools/call' ? compact({ content, structuredContent, isError }) : result;
-    return { result: createRedactor(secrets).json(shown), marks };
+    return { result: createRedactor(secrets).json(visible), marks };
   }
 
-  async #send(asked: ServerRequest, call: PoolCall, isRetry = false): Promise<Outcome<JsonObject>> {
+  async #send(input: ServerRequest, call: PoolCall, isRetry = false): Promise<Outcome<JsonObject>> {
     const { signal, onProgress } = call;
     const timeout = Math.min(Math.max(1, call.timeoutMs), MAX_TIMER);
     const options = { signal, timeout, maxTotalTimeout: timeout };
     const { json } = createRedactor(call.secrets);
     const followed = onProgress && this.#gate.follow((progress) => onProgress(json(progress)));
     const meta = followed ? { progressToken: followed.token } : {};
-    const { method } = asked;
-    const params = withMeta(asked.params, meta);
+    const { method } = input;
+    const params = withMeta(input.params, meta);
     try {
-      const tool = await this.#toolFor(asked);
+      const tool = await this.#toolFor(input);
       const result = tool
         ? await this.client.callTool(params as { name: string }, {
             ...options,
@@ -316,7 +316,7 @@ export class McpConnection {
       return resultOf(method, result as JsonObject);
     } catch (error) {
       if (!isRetry && (await this.#isWorthAnother(error))) {
-        return await this.#send(asked, call, true);
+        return await this.#send(input, call, true);
       }
       return await this.#failure(error, call, true);
     } finally {
@@ -324,7 +324,7 @@ export class McpConnection {
     }
   }
 
-  /** True if the reason of the refusal is gone, so that a retry makes sense. */
+  /** Logs in or reads the tool list again after a refusal. Returns true if a retry makes sense. */
   async #isWorthAnother(error: unknown): Promise<boolean> {
     if (error instanceof UnauthorizedError) {
       const loggedIn = await this.line.loggedIn();
@@ -335,7 +335,7 @@ export class McpConnection {
     return true;
   }
 
-  /** Returns the tool only if some of its parameters are also headers. */
+  /** Returns the called tool if some of its parameters are also headers, otherwise undefined. */
   async #toolFor({ method, params }: ServerRequest): Promise<ServerTool | undefined> {
     const isHeaded = this.client.getProtocolEra() === 'modern' && this.line.process === undefined;
     if (!isHeaded || method !== 'tools/call') return undefined;
@@ -344,7 +344,7 @@ export class McpConnection {
     return tool && repeatsAsHeader(tool) ? tool : undefined;
   }
 
-  /** Keeps our own process alive while a caller waits for an answer. */
+  /** Sets whether a server process prevents the exit of this program. */
   hold(isHeld: boolean): void {
     this.line.process?.hold(isHeld);
   }

@@ -18,7 +18,7 @@ interface EndpointState {
   failures: number;
   /** Time of the next attempt by the monotonic clock. */
   notBefore: number;
-  /** True if the process ended when it was asked for the newer revision. */
+  /** True if the process ended during the probe for the newer revision. */
   isLegacy: boolean;
 }
 
@@ -43,7 +43,7 @@ function createOpener(
   ports: McpPoolPorts,
   limits: PoolLimits,
   alive: Set<McpConnection>,
-  /** Also called if the caller that opened the connection is gone. */
+  /** Called for every opened connection, even if no caller waits for it any longer. */
   onOpened: (place: EndpointState, connection: McpConnection) => void,
 ) {
   const { clock } = ports;
@@ -66,7 +66,7 @@ function createOpener(
     const opened = await connection.open(place.isLegacy, () => {
       if (place.current !== connection) return;
       place.current = undefined;
-      // The connection was not closed on our side, so it broke.
+      // The pool removes `current` before it closes a connection, so this connection broke.
       failed(place);
       void connection.close().then(() => alive.delete(connection));
     });
@@ -209,7 +209,7 @@ export function createConnections(ports: McpPoolPorts, limits: PoolLimits) {
   }
 
   return {
-    /** Calls `work` with a connection that counts as used, and the remaining time. */
+    /** Calls `work` with the remaining time and a connection that stays open until `work` ends. */
     async use<T>(
       endpoint: Endpoint,
       call: PoolCall,
@@ -223,9 +223,9 @@ export function createConnections(ports: McpPoolPorts, limits: PoolLimits) {
       begin(connection);
       try {
         const remaining = Math.max(1, call.timeoutMs - (clock.monotonic() - startedAt));
-        const done = await work(connection, { ...call, timeoutMs: remaining });
-        if (done.ok) place.failures = 0;
-        return done;
+        const result = await work(connection, { ...call, timeoutMs: remaining });
+        if (result.ok) place.failures = 0;
+        return result;
       } finally {
         end(place, connection);
       }

@@ -8,7 +8,7 @@ import { waitedFor } from './pace.ts';
 import type { Endpoint, Listing, McpPool, PoolCall, ServerAnswer } from './pool.ts';
 import { type McpPoolPorts, POOL_LIMITS } from './ports.ts';
 
-/** A login takes longer than the start of a server. */
+/** Timeout of a connection that can wait for a login, which takes longer than the start of a server. */
 const LOGIN_MS = 600_000;
 
 export function createMcpPool(ports: McpPoolPorts): McpPool {
@@ -16,7 +16,7 @@ export function createMcpPool(ports: McpPoolPorts): McpPool {
   const connectMs = ports.authorize ? Math.max(LOGIN_MS, limits.connectMs) : limits.connectMs;
   const connections = createConnections(ports, { ...limits, connectMs });
 
-  /** Repeats a request if the server dropped the session, so that it was not executed. */
+  /** Repeats a request that the server did not execute because it had dropped the session. */
   async function use<T>(
     endpoint: Endpoint,
     call: PoolCall,
@@ -24,9 +24,9 @@ export function createMcpPool(ports: McpPoolPorts): McpPool {
   ): Promise<Outcome<T>> {
     let isForgotten = false;
     const noting = async (connection: McpConnection, timed: PoolCall) => {
-      const done = await work(connection, timed);
+      const result = await work(connection, timed);
       isForgotten = connection.isForgotten;
-      return done;
+      return result;
     };
     const first = await connections.use(endpoint, call, noting);
     return !first.ok && isForgotten ? await connections.use(endpoint, call, noting) : first;
@@ -44,14 +44,14 @@ export function createMcpPool(ports: McpPoolPorts): McpPool {
     timed: PoolCall,
     isFresh: boolean,
   ): Promise<Outcome<Listing>> {
-    const given = await connection.give(timed.given);
-    if (!given.ok) return given;
+    const recorded = await connection.give(timed.given);
+    if (!recorded.ok) return recorded;
     // A cached list needs no marks: nothing goes to the server and nothing new comes back.
-    const kept = isFresh ? undefined : connection.kept();
-    const listed = kept ? ok(kept) : await waitedFor(connection.list(isFresh), timed);
-    const current = kept ? given : await connection.give(EMPTY);
+    const cached = isFresh ? undefined : connection.kept();
+    const listed = cached ? ok(cached) : await waitedFor(connection.list(isFresh), timed);
+    const current = cached ? recorded : await connection.give(EMPTY);
     if (!current.ok) return current;
-    const marks = mergeDescriptors(given.output, current.output);
+    const marks = mergeDescriptors(recorded.output, current.output);
     if (!listed.ok) return markFailure(redacted(listed, timed.secrets), marks);
     const { server, tools } = listed.output;
     const redact = createRedactor(timed.secrets);
@@ -62,8 +62,8 @@ export function createMcpPool(ports: McpPoolPorts): McpPool {
   return {
     list: (endpoint, call) =>
       use(endpoint, call, (connection, timed) => list(connection, timed, call.fresh ?? false)),
-    call(endpoint, { name, arguments: given }, call) {
-      const params: JsonObject = { name, arguments: given };
+    call(endpoint, { name, arguments: input }, call) {
+      const params: JsonObject = { name, arguments: input };
       return ask(endpoint, { method: 'tools/call', params }, call);
     },
     request: ask,

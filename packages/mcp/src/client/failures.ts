@@ -73,9 +73,9 @@ const AGAIN = 'try again';
 const lookHint = (endpoint: Endpoint): string =>
   endpoint.kind === 'stdio' && endpoint.isDirect
     ? 'check its command, and that the caller may read the files it needs; it has no network'
-    : 'check its command, and that `grants` of its connector let it see the files it needs';
+    : 'check its command, and that `grants` of its connector include the files it needs';
 
-/** Masks the secrets of the call and the endpoint. */
+/** Returns the failure with all occurrences of the secrets masked. */
 export function redacted({ error }: Failure, secrets: readonly string[]): Failure {
   const { json } = createRedactor(secrets);
   return { ok: false, error: { code: error.code, detail: json(error.detail) } };
@@ -110,7 +110,7 @@ function ofHttp(endpoint: Endpoint, error: SdkHttpError, isSent: boolean): Failu
   const { status } = error;
   const isAuth = status === 401 || status === 403;
   return connectionFailed(endpoint, {
-    cause: `it answered with status ${status}${isAuth ? `, so ${wantedBy(endpoint)}` : ''}`,
+    cause: `it answered with status ${status}${isAuth ? `, so ${authProblem(endpoint)}` : ''}`,
     retryable: (status >= 500 || status === 429) && !isSent,
     remediation: isAuth ? loginHint(endpoint) : 'check the address',
     more: {
@@ -121,7 +121,7 @@ function ofHttp(endpoint: Endpoint, error: SdkHttpError, isSent: boolean): Failu
   });
 }
 
-/** Id of the connector that needs a login. */
+/** Detail field with the name of the connector that needs a login. Empty if none does. */
 const loginOf = (endpoint: Endpoint): JsonObject =>
   endpoint.kind === 'http' && endpoint.oauth ? { login: endpoint.oauth.name } : {};
 
@@ -137,7 +137,7 @@ function loginHint(endpoint: Endpoint): string {
 const hasSecret = (endpoint: Endpoint): boolean =>
   endpoint.kind === 'http' && !endpoint.oauth && secretsOf(endpoint).length > 0;
 
-const wantedBy = (endpoint: Endpoint): string =>
+const authProblem = (endpoint: Endpoint): string =>
   hasSecret(endpoint) ? 'it refused the credentials' : 'it requires a login';
 
 interface FailedRequest {
@@ -153,7 +153,7 @@ interface FailedRequest {
   readonly fault?: Failure | undefined;
 }
 
-/** Translates every error of the SDK into one failure. */
+/** Translates an error of the SDK into a failure. */
 export function failureOf(request: FailedRequest): Failure {
   const { endpoint, error, signal, timeoutMs, isSent, ended } = request;
   if (signal.aborted) return fail('cancelled', 'the call was cancelled', { sent: isSent });
@@ -204,7 +204,7 @@ export function failureOf(request: FailedRequest): Failure {
 }
 
 /**
- * Translates a failure during the connect: every failure then means that there is no connection.
+ * Translates a failure during the connect. Each such failure means that no connection exists.
  */
 export function asConnectionFault(endpoint: Endpoint, failure: Failure): Failure {
   const { code, detail } = failure.error;
@@ -213,7 +213,7 @@ export function asConnectionFault(endpoint: Endpoint, failure: Failure): Failure
     cause: detail.message,
     retryable: true,
     remediation:
-      endpoint.kind === 'stdio' ? lookHint(endpoint) : 'check whether an MCP server is there',
+      endpoint.kind === 'stdio' ? lookHint(endpoint) : 'check that an MCP server runs there',
     more: { sent: false },
   });
 }
@@ -230,7 +230,7 @@ function ofFetch(endpoint: Endpoint, failure: Failure): Failure {
     retryable: !isSent,
     remediation: isSent
       ? 'the request may have been executed'
-      : 'check the address and whether it runs',
+      : 'check the address and that the server runs',
     more: { sent: isSent },
   });
 }

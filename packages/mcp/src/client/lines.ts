@@ -17,19 +17,19 @@ export interface McpLine {
   /** Marks of a process. Absent over HTTP. */
   readonly box?: ProcessBox;
   readonly process?: KeptProcess;
-  /** The rules that the process was started under. */
+  /** The rules under which the process was started. */
   readonly verify: Verifier;
-  /** Attributes of the location for a trace. */
+  /** Trace attributes for the location of the server. */
   readonly place: Readonly<Record<string, string | number>>;
-  /** Exit status and last output. Undefined while the process runs, or if we closed it. */
+  /** Returns the exit status and last output. Undefined if the process runs or was closed by this client. */
   ended(): string | undefined;
-  /** The last lines of the process on stderr. */
+  /** Returns the last lines of the process on stderr. */
   said(): string;
   /** Must be awaited before `ended` is read after an error, because the exit event can be late. */
   settled(): Promise<void>;
-  /** Returns why the last request failed. */
+  /** Returns why the last request failed. Undefined if it succeeded. */
   fault(): Failure | undefined;
-  /** True if a person has just logged in, so that a retry makes sense. */
+  /** Completes a login. Returns true if a person logged in, so that a retry makes sense. */
   loggedIn(): Promise<Outcome<boolean>>;
   /** Ends the session on the server, with a short timeout. */
   takeLeave(): Promise<void>;
@@ -42,14 +42,14 @@ const SETTLE_MS = 500;
 /** Matches a line of a stack trace. The message is before it. */
 const STACK_LINE = /^[ \t]+at .*?(\{?)[ \t]*$/gm;
 
-/** The last output of a process without stack traces, which would hide the message. */
-const lastWords = (said: string): string =>
-  said.replaceAll(STACK_LINE, '$1').trim().slice(-MAX_SAID);
+/** Returns the last output of a process without stack traces, which would hide the message. */
+const lastWords = (output: string): string =>
+  output.replaceAll(STACK_LINE, '$1').trim().slice(-MAX_SAID);
 const MAX_LINES = 20;
 const MAX_LINE = 300;
 
-function lastLines(said: string): string {
-  const lines = said
+function lastLines(output: string): string {
+  const lines = output
     .replaceAll(STACK_LINE, '$1')
     .split('\n')
     .map((line) => line.trimEnd());
@@ -78,20 +78,20 @@ async function openProcess(
       async beforeStart(facts) {
         const may = { mayWrite: grants.write.length > 0, hasNetwork: grants.network };
         box = createProcessBox(facts, may, ports);
-        const noted = await box.give(EMPTY);
-        return noted.ok ? ok(null) : noted;
+        const recorded = await box.give(EMPTY);
+        return recorded.ok ? ok(null) : recorded;
       },
     },
     await ports.process(),
   );
   if (!started.ok) return notStarted(endpoint, started);
-  if (!box) return fail('internal_error', 'it was started before its marks were recorded');
+  if (!box) return fail('internal_error', 'the process was started before its marks were recorded');
   const process = started.output;
   const ended = box.ended;
   let how: string | undefined;
   const over = process.closed.then((end) => {
-    const said = lastWords(process.said());
-    if (end.isOwn) how = said === '' ? end.how : `${end.how}: ${said}`;
+    const output = lastWords(process.said());
+    if (end.isOwn) how = output === '' ? end.how : `${end.how}: ${output}`;
     const { paths, folder } = end.setAside;
     if (paths.length > 0) ports.onSetAside?.(paths, folder);
     return ended();
@@ -117,14 +117,14 @@ async function openProcess(
       try {
         return await over;
       } catch (error) {
-        // The writable paths stay marked in this case.
+        // The writable paths stay marked after this failure.
         return fail('internal_error', messageOf(error));
       }
     },
   });
 }
 
-/** A missing program is a connection failure. A forbidden program stays a refusal. */
+/** Translates a failed start. A missing program is a connection failure. A refusal stays a refusal. */
 function notStarted(endpoint: Endpoint, failure: Failure): Failure {
   const { code, detail } = failure.error;
   if (code !== 'dependency_missing' && code !== 'config_invalid') return failure;
@@ -201,8 +201,8 @@ async function openHttp(
       }
     },
     async takeLeave() {
-      const left = transport.terminateSession().catch(() => undefined);
-      await Promise.race([left, sleep(LEAVE_MS)]);
+      const termination = transport.terminateSession().catch(() => undefined);
+      await Promise.race([termination, sleep(LEAVE_MS)]);
     },
     async close() {
       over.abort();

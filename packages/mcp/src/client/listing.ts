@@ -1,5 +1,5 @@
-// Reads the tool list of a server, page by page and within bounds. Every field is kept, because
-// pins cover all of them.
+// Reads the tool list of a server, page by page and within bounds. Every field stays in the list,
+// because pins cover all of them.
 import {
   fail,
   getOwn,
@@ -15,11 +15,11 @@ import type { ServerTool } from './pool.ts';
 
 const MAX_PAGES = 100;
 const MAX_NAME = 256;
-/** Deeper than any reasonable schema. */
+/** Maximum nesting of a tool. No reasonable schema is deeper. */
 const MAX_SCHEMA_DEPTH = 64;
 const MAX_LIST_BYTES = 16 * 1024 * 1024;
 
-/** Accepts any result. This file validates it. */
+/** Accepts any result. The sender of the request validates it. */
 export const AS_IT_IS = {
   '~standard': {
     version: 1,
@@ -90,13 +90,13 @@ interface WalkOptions {
   readonly meta: JsonObject;
 }
 
-/** Reads all pages. Can throw the errors of the SDK. */
+/** Reads all pages. Fails with `tool_failed` for an unusable list. Throws the errors of the SDK. */
 export async function readTools(
   client: Client,
   { signal, timeoutMs, maxTools, meta }: WalkOptions,
 ): Promise<Outcome<ServerTool[]>> {
   if (client.getServerCapabilities()?.tools === undefined) return ok([]);
-  const found = new Map<string, ServerTool>();
+  const byName = new Map<string, ServerTool>();
   let [cursor, bytes]: [string | undefined, number] = [undefined, 0];
   for (let pages = 1; ; pages++) {
     const params: JsonObject = {
@@ -106,18 +106,18 @@ export async function readTools(
     const options = { signal, timeout: timeoutMs };
     const page = await client.request({ method: 'tools/list', params }, AS_IT_IS, options);
     const tools = getOwn(page, 'tools');
-    if (!Array.isArray(tools)) return unusable('is none');
+    if (!Array.isArray(tools)) return unusable('must be an array');
     bytes += JSON.stringify(tools).length;
     for (const listed of tools) {
       const tool = toolOf(listed);
       if (!tool.ok) return tool;
-      if (found.has(tool.output.name)) return unusable(`names \`${tool.output.name}\` twice`);
-      found.set(tool.output.name, tool.output);
+      if (byName.has(tool.output.name)) return unusable(`contains \`${tool.output.name}\` twice`);
+      byName.set(tool.output.name, tool.output);
     }
-    if (found.size > maxTools) return unusable(`contains more than ${maxTools} tools`);
+    if (byName.size > maxTools) return unusable(`contains more than ${maxTools} tools`);
     if (bytes > MAX_LIST_BYTES) return unusable(`is longer than ${MAX_LIST_BYTES} bytes`);
     const next = getOwn(page, 'nextCursor');
-    if (typeof next !== 'string' || next === '') return ok([...found.values()]);
+    if (typeof next !== 'string' || next === '') return ok([...byName.values()]);
     if (next === cursor || pages === MAX_PAGES) return unusable('does not end');
     cursor = next;
   }

@@ -32,7 +32,7 @@ function listen(server: Server, origin: string, waiting: Waiting): void {
   });
 }
 
-/** `show` receives the page to open. Closing ends all listeners. */
+/** Opens the port. `show` receives the address of each login page. `close` closes the port. */
 export async function openLoopbackLogin(
   show: (page: string) => void,
 ): Promise<Authorizer & { close(): Promise<void> }> {
@@ -53,11 +53,11 @@ export async function openLoopbackLogin(
       waiting.set(state, (url) => resolve(ok(url)));
       if (signal.aborted) onAbort();
       else show(page);
-      const came = await promise;
+      const answer = await promise;
       clearTimeout(timer);
       signal.removeEventListener('abort', onAbort);
       waiting.delete(state);
-      return came;
+      return answer;
     },
     async close() {
       server.closeAllConnections();

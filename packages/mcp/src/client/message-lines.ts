@@ -1,5 +1,5 @@
-// Cuts the output of a process into lines of bounded length. Both ends of an oversized line are
-// kept, because they can contain the id of the answer.
+// Cuts the output of a process into lines of bounded length. An oversized line is reduced to its two
+// ends, because they can contain the id of the answer.
 
 const NEWLINE = 0x0a;
 /** Length of each end, enough to find the id. */
@@ -7,25 +7,25 @@ const EDGE = 512;
 /** A line this many times too long is treated as endless. */
 const ENDLESS = 16;
 
-/** Finds the id of an answer of which only both ends are known. Servers write it first or last. */
+/** Finds the id of an answer in its two ends. Servers write the id first or last. */
 export function idOfAnswer(head: string, tail: string): string | number | undefined {
-  const found =
+  const match =
     /"id"\s*:\s*("[^"\\]{1,64}"|\d{1,15})\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$/.exec(
       tail.slice(-EDGE),
     ) ??
     /^\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*("[^"\\]{1,64}"|\d{1,15})\s*,/.exec(
       head.slice(0, EDGE),
     );
-  return found?.[1] === undefined ? undefined : (JSON.parse(found[1]) as string | number);
+  return match?.[1] === undefined ? undefined : (JSON.parse(match[1]) as string | number);
 }
 
 interface LineTaker {
   line(text: string): void;
-  /** `isOver` is true if the line is endless and the reader gave up. */
+  /** Called for an oversized line. `isOver` is true if the line is endless and not yet complete. */
   long(head: string, tail: string, isOver: boolean): void;
 }
 
-/** Cuts input into lines. For an oversized line it passes on only both ends. */
+/** Returns a function that cuts chunks of input into lines and passes them to the receiver. */
 export function createLineReader(maxBytes: number, { line, long }: LineTaker) {
   let parts: Buffer[] = [];
   let [size, head, tail] = [0, '', Buffer.alloc(0)];

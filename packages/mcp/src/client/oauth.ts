@@ -43,7 +43,7 @@ const random = (bytes: number): string => Buffer.from(systemRandom(bytes)).toStr
 
 /** Reads one login file, and reads it again after another process has written it. */
 function createKeeper(file: string, folder: string, server: string) {
-  let known: { stamp: string; kept: KeptLogin } | undefined;
+  let cache: { stamp: string; kept: KeptLogin } | undefined;
   const none: KeptLogin = { server };
 
   const stampNow = (): string => {
@@ -55,28 +55,28 @@ function createKeeper(file: string, folder: string, server: string) {
     server,
     read(): KeptLogin {
       const stamp = stampNow();
-      if (known?.stamp === stamp) return known.kept;
+      if (cache?.stamp === stamp) return cache.kept;
       const read =
         stamp === '' ? undefined : readRegularFile(file, { max: MAX_FILE, followsLinks: false });
       const bytes = read && 'bytes' in read ? read.bytes : undefined;
       const parsed = bytes && parseJson(Buffer.from(bytes).toString('utf8'));
       const value = parsed?.ok && isObject(parsed.output) ? parsed.output : {};
-      const kept = value['server'] === server ? (value as unknown as KeptLogin) : none;
-      known = { stamp, kept };
-      return kept;
+      const login = value['server'] === server ? (value as unknown as KeptLogin) : none;
+      cache = { stamp, kept: login };
+      return login;
     },
     /** Writes the file atomically with access for the user only. */
-    write(kept: Omit<KeptLogin, 'server'>): void {
+    write(login: Omit<KeptLogin, 'server'>): void {
       mkdirSync(folder, { recursive: true, mode: 0o700 });
       const draft = join(folder, `.${random(12)}.tmp`);
       try {
-        const text = JSON.stringify({ server, ...kept });
+        const text = JSON.stringify({ server, ...login });
         writeFileSync(draft, text, { flag: 'wx', mode: 0o600, flush: true });
         renameSync(draft, file);
       } finally {
         rmSync(draft, { force: true });
       }
-      known = undefined;
+      cache = undefined;
     },
   };
 }
@@ -89,15 +89,15 @@ interface LoginProvider extends OAuthClientProvider {
   finish(exchange: (query: URLSearchParams) => Promise<void>): Promise<boolean>;
 }
 
-/** Number of login pages shown to a person, by server. */
-const shown = new WeakMap<Authorizer, Map<string, number>>();
+/** Numbers of login pages that each person was shown, by server. */
+const pageCounts = new WeakMap<Authorizer, Map<string, number>>();
 const MAX_PAGES = 3;
 
-/** Limits the logins of a person whom the server still refuses. */
+/** Counts a login page. Returns false if the person was shown too many pages for this server. */
 function mayAsk(person: Authorizer, server: string): boolean {
-  const pages = shown.get(person) ?? new Map<string, number>();
+  const pages = pageCounts.get(person) ?? new Map<string, number>();
   const count = (pages.get(server) ?? 0) + 1;
-  shown.set(person, pages.set(server, count));
+  pageCounts.set(person, pages.set(server, count));
   return count <= MAX_PAGES;
 }
 
@@ -139,8 +139,8 @@ function createProvider(
     clientInformation() {
       const client = registered ?? keeper.read().client;
       if (client_id !== undefined) {
-        const known = client?.client_id === client_id ? client : { client_id };
-        return { ...known, ...(client_secret !== undefined && { client_secret }) };
+        const information = client?.client_id === client_id ? client : { client_id };
+        return { ...information, ...(client_secret !== undefined && { client_secret }) };
       }
       if (client && isUsable(client as JsonObject)) return client;
       return person ? undefined : nobody();
@@ -157,10 +157,9 @@ function createProvider(
     },
     async redirectToAuthorization(page) {
       if (!person || !mayAsk(person, keeper.server)) return nobody();
-      const came = await person.authorize(page.href, signal);
-      if (!came.ok) throw new UnauthorizedError(came.error.detail.message);
-      const query = URL.parse(came.output)?.searchParams ?? new URLSearchParams();
-      // Refuses an answer with a foreign `state`.
+      const redirect = await person.authorize(page.href, signal);
+      if (!redirect.ok) throw new UnauthorizedError(redirect.error.detail.message);
+      const query = URL.parse(redirect.output)?.searchParams ?? new URLSearchParams();
       if (!isSame(query.get('state') ?? '', state)) {
         throw new UnauthorizedError('the answer belongs to another login');
       }
@@ -170,10 +169,10 @@ function createProvider(
       verifier = code;
     },
     codeVerifier: () => verifier,
-    saveDiscoveryState(found) {
-      discovered = found;
+    saveDiscoveryState(state) {
+      discovered = state;
     },
-    // Only used on the way back from a login. Otherwise the login server is discovered again.
+    // Used only while a login completes. Otherwise the login server is discovered again.
     discoveryState: () => (answer ? discovered : undefined),
     invalidateCredentials(what) {
       const { client, tokens } = keeper.read();
@@ -215,7 +214,7 @@ export function refreshingOnce(fetch: FetchLike): FetchLike {
   };
 }
 
-/** Returns undefined if the endpoint has no login. `signal` ends an unfinished login. */
+/** Returns the login of an endpoint, or undefined if it has none. `signal` ends an unfinished login. */
 export function loginFor(
   { url, oauth }: HttpEndpoint,
   home: string,

@@ -21,7 +21,7 @@ export function createRate(most: number, clock: Pick<Clock, 'monotonic'>): () =>
   };
 }
 
-/** Returns the answer, or a failure if the caller stopped waiting. */
+/** Returns the answer. Fails with `cancelled` or `timeout` if the caller stops waiting before it. */
 export async function waitedFor<T>(
   answer: Promise<Outcome<T>>,
   { signal, timeoutMs }: Pick<PoolCall, 'signal' | 'timeoutMs'>,

@@ -2,7 +2,7 @@
 import type { JsonObject, Outcome } from '@kernmantle/core/base';
 import type { Descriptor } from '@kernmantle/core/flow';
 
-/** Location of a server and credentials. Variables are already expanded. No field is ever shown. */
+/** Location of a server and its credentials, with variables expanded. Messages show only its name. */
 export type Endpoint = StdioEndpoint | HttpEndpoint;
 
 export interface StdioEndpoint {
@@ -10,7 +10,7 @@ export interface StdioEndpoint {
   readonly command: string;
   readonly args: readonly string[];
   readonly env: Readonly<Record<string, string>>;
-  /** Set if no connector names the server. It then runs for one call, like its caller. */
+  /** True if no connector names the server. It then runs for one call, with the access of its caller. */
   readonly isDirect?: true;
   /** Grants of the connector file: globs of paths, and the network, less what policies deny. */
   readonly grants: {
@@ -75,7 +75,7 @@ export interface PoolCall {
  * Opens connections on first use, shares them between callers and closes idle ones. Never throws.
  */
 export interface McpPool {
-  /** Returns the list, read again at connect, after `list_changed`, 60 s, or if `fresh`. */
+  /** Returns the tools. Reads them again after a connect, `list_changed` or 60 s, and if `fresh`. */
   list(
     endpoint: Endpoint,
     call: PoolCall & { readonly fresh?: boolean },

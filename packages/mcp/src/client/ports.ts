@@ -58,7 +58,7 @@ export interface McpPoolPorts {
   onSetAside?(paths: readonly string[], folder: string): void;
   readonly authorize?: Authorizer | undefined;
   /**
-   * Answers questions of a server to the person. Absent: the server is told that no person answers.
+   * Returns the person's answer to a question of a server. Absent: servers cannot ask questions.
    */
   readonly elicit?: ((request: JsonObject) => Promise<JsonObject>) | undefined;
   readonly span?: SpanAround | undefined;

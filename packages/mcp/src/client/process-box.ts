@@ -8,9 +8,9 @@ import { type KeptProcess, watchProcess } from '@kernmantle/core/kernel';
 import type { McpPoolPorts } from './ports.ts';
 
 /** Output of a server is always untrusted. */
-const STRANGER = describe({ labels: ['untrusted'], taint: ['untrusted', 'src:mcp'] });
+const UNTRUSTED = describe({ labels: ['untrusted'], taint: ['untrusted', 'src:mcp'] });
 const NETWORK = describe({ labels: ['untrusted'], taint: ['untrusted', 'src:mcp', 'src:network'] });
-/** Maximum number of sources. Marks only grow, and nobody reads a longer list. */
+/** Maximum number of sources. Marks only grow, and no person reads a longer list. */
 const MAX_SOURCES = 64;
 
 const withFewSources = (marks: Descriptor): Descriptor =>
@@ -22,7 +22,7 @@ type BoxPorts = Pick<McpPoolPorts, 'labels' | 'namedFolders'>;
 type BoxFacts = Pick<KeptProcess, 'mode' | 'verify'>;
 
 export interface ProcessBox {
-  /** Must be called with all marks before input is sent. Returns the marks of all inputs. */
+  /** Must be called with the marks of an input before it is sent. Returns the marks of all inputs. */
   give(given: Descriptor): Promise<Outcome<Descriptor>>;
   /** Must be called when the process has ended. */
   ended(): Outcome<null>;
@@ -37,25 +37,25 @@ export function createProcessBox(
   const isOpen = mode === 'none';
   const watches: { ended(): Outcome<null> }[] = [];
   let all: Descriptor = EMPTY;
-  let noted: ReadonlySet<string> | undefined;
+  let marked: ReadonlySet<string> | undefined;
 
-  const look = (given: Descriptor, isNoted: boolean) =>
+  const look = (marks: Descriptor, isNoted: boolean) =>
     watchProcess({
       records: labels,
       verify,
       named: namedFolders(),
       isOpen,
       mayWrite: isNoted,
-      given,
+      given: marks,
     });
 
   /** Marks the writable paths again only if there are new marks. */
   async function note(marks: Descriptor): Promise<Outcome<null>> {
-    if (!(mayWrite || isOpen) || (noted && marks.taint.every((mark) => noted?.has(mark)))) {
+    if (!(mayWrite || isOpen) || (marked && marks.taint.every((mark) => marked?.has(mark)))) {
       return ok(null);
     }
-    noted = new Set([...(noted ?? []), ...marks.taint]);
-    const watch = await look(mergeDescriptors(marks, hasNetwork ? NETWORK : STRANGER), true);
+    marked = new Set([...(marked ?? []), ...marks.taint]);
+    const watch = await look(mergeDescriptors(marks, hasNetwork ? NETWORK : UNTRUSTED), true);
     if (!watch.ok) return watch;
     watches.push(watch.output);
     return ok(null);

@@ -12,7 +12,7 @@ const MAX_UNREAD = 32 * 1024 * 1024;
 const isMessage = (value: Json): value is JsonObject =>
   isObject(value) && value['jsonrpc'] === '2.0';
 
-/** Has the interface of the SDK's transport, but starts no second process as a probe. */
+/** Implements the SDK's transport, but starts no second process as a probe. */
 export class ProcessTransport implements Transport {
   onclose?: () => void;
   onerror?: (error: Error) => void;

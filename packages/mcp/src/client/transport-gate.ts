@@ -21,18 +21,18 @@ type Missing = 'absent' | 'too_large' | 'unreadable';
 const missing = new WeakMap<object, Missing>();
 const NO_ANSWER = -32_097;
 
-/** An error answer of ours, recognised by its `data` object, which a server cannot send. */
+/** Returns an error answer that `whyMissing` recognises by its `data` object. A server cannot send it. */
 export function ownAnswer(id: string | number, why: Missing, message: string) {
   const data = {};
   missing.set(data, why);
   return { jsonrpc: '2.0', id, error: { code: NO_ANSWER, message, data } } as const;
 }
 
-/** Undefined for every error that the server itself sent. */
+/** Returns why this client made the error answer. Undefined if the server sent it. */
 export const whyMissing = (error: unknown): Missing | undefined =>
   error instanceof ProtocolError && isObject(error.data) ? missing.get(error.data) : undefined;
 
-const HEARD = new Set(['notifications/cancelled', 'notifications/subscriptions/acknowledged']);
+const FORWARDED = new Set(['notifications/cancelled', 'notifications/subscriptions/acknowledged']);
 const LIST_CHANGED = 'notifications/tools/list_changed';
 const PROGRESS = 'notifications/progress';
 /** Maximum number per second, for each kind of notification. */
@@ -58,7 +58,7 @@ export class TransportGate implements Transport {
   onclose?: () => void;
   onerror?: (error: Error) => void;
   onmessage?: Transport['onmessage'];
-  /** Time of the last expected message. */
+  /** Time of the last answer to an open request. */
   heardAt = 0;
   readonly hasPerRequestStream: boolean;
   readonly #inner: Transport;
@@ -75,7 +75,7 @@ export class TransportGate implements Transport {
     this.#mayNote = createRate(MAX_NOTES, ports.clock);
     this.#mayAsk = createRate(MAX_REQUESTS, ports.clock);
     this.hasPerRequestStream = inner.hasPerRequestStream ?? false;
-    // These two fields distinguish a process from a server on the network.
+    // The SDK distinguishes a process from a server on the network by these two fields.
     if ('pid' in inner) Object.assign(this, { pid: inner.pid, stderr: null });
   }
 
@@ -107,7 +107,7 @@ export class TransportGate implements Transport {
     return { token, forget: () => this.#followed.delete(token) };
   }
 
-  #tell(params: unknown): void {
+  #reportProgress(params: unknown): void {
     if (!isObject(params)) return;
     const { progressToken, progress, total, message } = params;
     const follower = this.#followed.get(plainText(progressToken));
@@ -130,9 +130,9 @@ export class TransportGate implements Transport {
     }
     if (id !== undefined)
       return this.#mayAsk() && this.#mayAnswer(id, method) ? message : undefined;
-    if (method === PROGRESS) this.#tell(params);
+    if (method === PROGRESS) this.#reportProgress(params);
     if (method === LIST_CHANGED) this.#ports.onListChanged();
-    return HEARD.has(method) && this.#mayNote() ? message : undefined;
+    return FORWARDED.has(method) && this.#mayNote() ? message : undefined;
   }
 
   #mayAnswer(id: string | number, method: string): boolean {
@@ -152,14 +152,14 @@ export class TransportGate implements Transport {
       }
       return;
     }
-    const given = new AbortController();
-    this.#waiting.set(id, given);
+    const controller = new AbortController();
+    this.#waiting.set(id, controller);
     const { requestSignal: own, onRequestStreamEnd: onEnd } = options;
     own?.addEventListener('abort', () => this.#forget(id), { once: true });
     try {
       await this.#inner.send(message, {
         ...options,
-        requestSignal: given.signal,
+        requestSignal: controller.signal,
         onRequestStreamEnd: () => (onEnd ? onEnd() : this.#giveUp(id)),
       });
     } catch (error) {
@@ -168,14 +168,14 @@ export class TransportGate implements Transport {
     }
   }
 
-  /** Closes the streams of a request that has no waiting caller any longer. */
+  /** Closes the streams of a request for which no caller waits. */
   #forget(id: string | number | undefined): void {
     if (id === undefined) return;
     this.#waiting.get(id)?.abort();
     this.#waiting.delete(id);
   }
 
-  /** The stream that should have carried the answer has ended. */
+  /** Answers a request whose stream ended without an answer. */
   #giveUp(id: string | number): void {
     if (!this.#waiting.delete(id)) return;
     this.onmessage?.(ownAnswer(id, 'absent', 'the server ended its answer before it was complete'));

@@ -131,8 +131,7 @@ export async function callTool(
   const toolCall = { name, arguments: parameters };
   const answered = await pool.call(connection.endpoint, toolCall, request);
   if (!answered.ok) return answered;
-  // A change that was announced during the call counts. The answer then belongs to another
-  // definition.
+  // The server can announce a change during the call. The answer then belongs to another definition.
   const still = isPinned ? await checkPin(pool, connection, call, request) : ok(null);
   if (!still.ok && still.error.code === 'mcp_definition_changed') {
     const { message, ...detail } = still.error.detail;

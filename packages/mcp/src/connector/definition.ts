@@ -16,7 +16,7 @@ import { speaksToModels } from './texts.ts';
 const MAX_DEFINITION = 64 * 1024;
 const MAX_DEPTH = 40;
 
-/** Parts of a pin, by the name used in messages. */
+/** Parts of a pin, by their names in messages. */
 const PARTS = ['server', 'title', 'description', 'input', 'output', 'annotations'] as const;
 type PinnedPart = (typeof PARTS)[number];
 
@@ -37,7 +37,7 @@ export function definitionProblem({ name, definition }: ServerTool): string | un
   return undefined;
 }
 
-/** `identity` is the configured location. The name reported by the server is also pinned. */
+/** Returns the pin of a tool. `identity` is the configured location of the server. */
 export function pinOf(identity: JsonObject, server: JsonObject, tool: ServerTool): Pin {
   const { title, description, inputSchema, outputSchema, annotations } = tool.definition;
   const values: Readonly<Record<PinnedPart, Json>> = {
@@ -55,7 +55,7 @@ export function pinOf(identity: JsonObject, server: JsonObject, tool: ServerTool
   };
 }
 
-/** Pin of the whole set: names and pins, independent of the order of the list. */
+/** Returns the pin of all tools together, independent of their order. */
 export function setPin(pins: ReadonlyMap<string, Pin>): string {
   const listed = [...pins].map(([name, { pin }]) => [name, pin]);
   return `sha256:${digest(Object.fromEntries(listed) as JsonObject)}`;
@@ -65,7 +65,7 @@ export function setPin(pins: ReadonlyMap<string, Pin>): string {
 export const changedParts = (before: Json | undefined, now: Pin['parts']): PinnedPart[] =>
   PARTS.filter((part) => textAt(before, part) !== now[part]);
 
-/** Warnings for the person who approves. A hint of the server can only add warnings. */
+/** Returns remarks for the person who approves. The server chooses the annotations that they use. */
 export function flagsOf({ name, definition }: ServerTool): string[] {
   const { annotations, description = '', title = '' } = definition;
   const hint = (key: string): Json | undefined =>
@@ -78,15 +78,15 @@ export function flagsOf({ name, definition }: ServerTool): string[] {
     if (hint('destructiveHint') !== false) flags.push('destructive');
   } else if (hint('destructiveHint') === true) {
     flags.push('contradicts itself: read-only and destructive');
-  } else flags.push('says it only reads');
+  } else flags.push('declares itself read-only');
   if (hint('openWorldHint') !== false) flags.push('open world');
   if (/[^\x20-\x7e]/.test(name)) flags.push('unusual characters in its name');
   if (hasHidden(readable(words)) || hasHidden(name)) flags.push('hidden characters');
-  if (speaksToModels(readable(words))) flags.push('speaks to the model');
+  if (speaksToModels(readable(words))) flags.push('instructions to a model');
   return flags;
 }
 
-/** JSON writes a control character as six visible characters. */
+/** Restores control characters, which JSON writes as six visible characters. */
 const readable = (json: string): string =>
   json.replace(/\\u([0-9a-f]{4})/gi, (_, code: string) => String.fromCharCode(parseInt(code, 16)));
 

@@ -32,7 +32,7 @@ test.each([
   [{ command: 'a', mcp_url: 'https://a.example' }, 'not both'],
   [{ mcp_url: 'file:///etc/passwd' }, 'http or https'],
   [{ mcp_url: 'https://u:p@a.example' }, 'use `auth`'],
-  [{ mcp_url: 'https://a.example', auth: { type: 'magic' } }, 'unknown `auth.type`'],
+  [{ mcp_url: 'https://a.example', auth: { type: 'magic' } }, 'unsupported `auth.type`'],
   [{ mcp_url: 'https://a.example', headers: { 'a b': 'x' } }, 'not a valid header'],
   [{ mcp_url: 'https://a.example', headers: { a: 'x\r\nb: c' } }, 'not a valid header'],
 ])('%o is refused', (config, words) => {

@@ -40,7 +40,7 @@ function headersOf(config: JsonObject): Outcome<Record<string, string>> {
 
 type Credentials = { header: [string, string] } | { query: [string, string] };
 
-/** Methods of authentication, as in `http_client`. `oauth` is the login of the server. */
+/** Credentials for each `auth.type`, as in `http_client`. A text is the problem of the config. */
 const AUTH: Readonly<Record<string, (auth: Json) => Credentials | string>> = {
   bearer: (auth) => {
     const token = textAt(auth, 'token');
@@ -76,12 +76,12 @@ function httpEndpoint(config: JsonObject, server: string): Outcome<ServerPlace> 
   const auth = getOwn(config, 'auth') ?? { type: 'none' };
   const type = textAt(auth, 'type');
   if (type === 'oauth') {
-    const given = (name: string): string | undefined => textAt(auth, name) || undefined;
-    const [scope, client_id, client_secret] = ['scope', 'client_id', 'client_secret'].map(given);
+    const field = (name: string): string | undefined => textAt(auth, name) || undefined;
+    const [scope, client_id, client_secret] = ['scope', 'client_id', 'client_secret'].map(field);
     const oauth = compact<OAuth>({ name: server, scope, client_id, client_secret });
     return ok({ endpoint: { kind: 'http', url: url.href, headers, oauth }, identity });
   }
-  const result = type === 'none' ? undefined : (AUTH[type]?.(auth) ?? 'unknown `auth.type`');
+  const result = type === 'none' ? undefined : (AUTH[type]?.(auth) ?? 'unsupported `auth.type`');
   if (typeof result === 'string') return invalid('auth', result);
   if (result && 'header' in result) headers[result.header[0]] = result.header[1];
   if (result && 'query' in result) url.searchParams.set(...result.query);

@@ -8,10 +8,10 @@ import type { MappedTool } from './mapping.ts';
 import { inputSchema, outputSchema } from './schema.ts';
 import { shownText } from './texts.ts';
 
-/** Maximum length of the description in the file, and therefore in the question to a person. */
+/** Maximum length of a description in the file and in the approval request. */
 export const MAX_DESCRIPTION = 2000;
 const HEAD =
-  '# Written by a sync of its connector. What the server says of its tool is data, and pinned: a change is asked about.\n';
+  '# Written by a sync of its connector. The texts of the server are untrusted. A change needs a new approval.\n';
 
 interface ToolPlace {
   /** Full id of the connector that wrote the tool. */
@@ -21,7 +21,7 @@ interface ToolPlace {
   readonly setPin: string;
 }
 
-/** Capabilities of a call. Only a person can declare that a tool only reads. */
+/** Returns the capabilities of a call. Only a mapping can declare that a tool only reads. */
 export const requiresOf = (server: string, { effect, requires = [] }: MappedTool): string[] => [
   `mcp.${server}.${effect === 'read' ? 'read' : 'call'}`,
   ...requires.map(normalizeCapability),
@@ -69,6 +69,6 @@ export function toolText(
   return HEAD + formatYaml(fields).toWellFormed();
 }
 
-/** The text without the pin of the set. If it is equal, the tool itself did not change. */
+/** Returns the text without the pin of the set. If two such texts are equal, the tool is the same. */
 export const withoutSetPin = (text: string): string =>
   text.replace(/^ {2}set_pin: .*$/m, '  set_pin:');

@@ -1,5 +1,5 @@
 // Reads `mapping.yaml` beside the tools of a server: facts that a person adds. It adds requirements
-// and labels. Its effect and risk are shown in the question before anything is signed.
+// and labels. The approval request shows its effect and risk before anything is signed.
 import { basename, dirname } from 'node:path';
 import {
   asJson,
@@ -59,28 +59,28 @@ function mergedEntries(entries: readonly MappedTool[]): MappedTool {
 
 type OpenedMapping = ReturnType<typeof openYaml> & { tools: [string, MappedTool][] };
 
-/** Undefined if the file does not exist. */
-function openMapping(path: string, shown: string): Outcome<OpenedMapping | undefined> {
+/** Opens a mapping. Returns undefined if the file does not exist. */
+function openMapping(path: string, label: string): Outcome<OpenedMapping | undefined> {
   const read = readRegularFile(path, { max: MAX_BYTES });
   if (!('bytes' in read)) {
     if (read.problem.errno === 'ENOENT') return ok(undefined);
-    return fail('config_invalid', `\`${shown}\`: ${read.problem.message}`);
+    return fail('config_invalid', `\`${label}\`: ${read.problem.message}`);
   }
-  const opened = openYaml(read.bytes.toString('utf8'), shown);
+  const opened = openYaml(read.bytes.toString('utf8'), label);
   const mapping = opened.value === null ? {} : file(opened.value, opened.place);
   return ok({ ...opened, tools: Object.entries(mapping?.tools ?? {}) });
 }
 
 const isMeant = (glob: string, name: string): boolean => glob === name || matchGlob(glob, name);
 
-/** A missing file means an empty mapping. `shown` is its name in messages. */
-export function readMapping(path: string, shown: string): Outcome<Mapping> {
-  const opened = openMapping(path, shown);
+/** Reads a mapping. A missing file is an empty mapping. `label` is the name of the file in messages. */
+export function readMapping(path: string, label: string): Outcome<Mapping> {
+  const opened = openMapping(path, label);
   if (!opened.ok) return opened;
   const { diagnostics = [], tools = [] } = opened.output ?? {};
   const first = diagnostics.find(({ severity }) => severity === 'error');
   if (first) {
-    const message = `\`${shown}\`:${first.line}:${first.column}: ${first.message}`;
+    const message = `\`${label}\`:${first.line}:${first.column}: ${first.message}`;
     return fail('config_invalid', message, { diagnostics: asJson(diagnostics) });
   }
   return ok((name) => {
@@ -90,7 +90,7 @@ export function readMapping(path: string, shown: string): Outcome<Mapping> {
   });
 }
 
-/** Returns a hint for an undeclared capability. Undefined for a known one. */
+/** Returns a hint for an undeclared capability. Undefined if the capability is declared. */
 export function unknownCapability(name: string, { catalog }: Capabilities): string | undefined {
   if (catalog.get(name)) return undefined;
   const near = catalog.suggest(name);
@@ -128,7 +128,7 @@ export function mappingProblems(
       at.child('requires').child(index).report({ code: 'capability_unknown', message, hint });
     }
     if (beside.some((name) => isMeant(glob, name))) continue;
-    const message = `no tool in this folder has the server name \`${glob}\``;
+    const message = `\`${glob}\` matches no tool in this folder`;
     at.report({ code: 'matches_nothing', severity: 'warning', message, at: 'key' });
   }
   return diagnostics;

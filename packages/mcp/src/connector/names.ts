@@ -16,34 +16,34 @@ const TAKEN: ReadonlySet<string> = new Set([
 
 const mark = (name: string): string => hash('sha256', name).slice(0, 8);
 
-/** Adds a hash if letters alone cannot distinguish two names. */
-const marked = (name: string, given: string): string =>
+/** Returns a safe file name with a hash, because its letters alone can equal those of another name. */
+const marked = (name: string, choice: string): string =>
   `${
-    given
+    choice
       .replace(/[^A-Za-z0-9_-]+/g, '_')
       .replace(/^-/, '_')
       .slice(0, MAX_NAME - 9) || 'tool'
   }_${mark(name)}`;
 
-const isPlain = (given: string): boolean =>
-  PLAIN.test(given) && given.length <= MAX_NAME && !DEVICES.test(given);
+const isPlain = (choice: string): boolean =>
+  PLAIN.test(choice) && choice.length <= MAX_NAME && !DEVICES.test(choice);
 
-/** Returns the file name of each tool. `wanted` has a person's choices, `builtIn` taken names. */
+/** Returns the file name of each tool. `builtIn` contains the lower-case names of built-in tools. */
 export function fileNames(
   names: readonly string[],
-  wanted: (name: string) => string,
+  chosenName: (name: string) => string,
   server: string,
   builtIn: ReadonlySet<string>,
 ): Map<string, string> {
-  const given = names.map((name) => {
-    const own = wanted(name);
+  const choices = names.map((name) => {
+    const own = chosenName(name);
     const safe = isPlain(own) ? own : marked(name, own);
     const lower = safe.toLowerCase();
     return [name, builtIn.has(lower) || TAKEN.has(lower) ? `${server}_${safe}` : safe] as const;
   });
-  const twins = Map.groupBy(given, ([, file]) => file.toLowerCase());
+  const twins = Map.groupBy(choices, ([, file]) => file.toLowerCase());
   return new Map(
-    given.map(([name, file]) => {
+    choices.map(([name, file]) => {
       const isAlone = twins.get(file.toLowerCase())?.length === 1;
       return [name, isAlone ? file : marked(name, file)];
     }),

@@ -19,9 +19,7 @@ import { type SyncPorts, syncConnector } from './sync.ts';
 
 type Result = Promise<Outcome<PrimitiveResult>>;
 
-/**
- * A caller that names the server itself starts a process or connects to a host of its own choice.
- */
+/** Checks the permission to connect, and for a server that the caller names also to start or reach it. */
 function mayConnect({ verify }: PrimitiveCall, endpoint?: Endpoint): Outcome<null> {
   const permission = verify({ capability: 'mcp.connect' });
   if (!permission.ok || endpoint === undefined) return permission;
@@ -30,7 +28,7 @@ function mayConnect({ verify }: PrimitiveCall, endpoint?: Endpoint): Outcome<nul
   return verify({ capability: 'net.http', scope: { host, method: 'POST' } });
 }
 
-/** Checks the permission to call this server by the name of its connector, not of the tool. */
+/** Checks the permission to call the server, whose name is that of its connector. */
 function mayCall(library: SyncPorts['library'], { tool, verify }: PrimitiveCall): Outcome<null> {
   const chain = library.chain(tool.id);
   if (!chain.ok) return chain;
@@ -54,8 +52,8 @@ async function request(pool: McpPool, { endpoint }: ServerPlace, call: Primitive
   if (!/^[A-Za-z0-9_$./-]{1,200}$/.test(method) || method === 'initialize') {
     return fail('invalid_input', `method \`${method}\` is not supported`);
   }
-  const given = getOwn(settings, 'params') ?? getOwn(settings, 'rpc_params') ?? {};
-  const params = isObject(given) ? given : {};
+  const value = getOwn(settings, 'params') ?? getOwn(settings, 'rpc_params') ?? {};
+  const params = isObject(value) ? value : {};
   const answered = await pool.request(endpoint, { method, params }, poolCall(call));
   if (!answered.ok) return answered;
   const { result, marks } = answered.output;
@@ -93,14 +91,14 @@ async function run(ports: SyncPorts, call: PrimitiveCall): Result {
     ? mayCall(ports.library, call)
     : mayConnect(call, isTool || isDirect ? connection.endpoint : undefined);
   if (!allowed.ok) return allowed;
-  const done = isTool
+  const result = isTool
     ? await withPool(ports, connection, call, (pool) => callTool(pool, connection, call))
     : isDirect
       ? await withPool(ports, connection, call, (pool) => request(pool, connection, call))
       : await syncConnector(ports, connection, call);
-  if (done.ok) return done;
+  if (result.ok) return result;
   // Listing tools has no effect, so it can be retried.
-  const failed = isTool || isDirect ? done : withDetail(done, { sent: false });
+  const failed = isTool || isDirect ? result : withDetail(result, { sent: false });
   return markFailure(failed, FOREIGN);
 }
 

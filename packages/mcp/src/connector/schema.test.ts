@@ -29,8 +29,8 @@ test('patterns and far references are left to the server, and that is written th
       },
     }).properties,
   ).toEqual({
-    a: { type: 'string', $comment: 'the server alone checks: pattern' },
-    b: { $comment: 'the server alone checks: $ref' },
+    a: { type: 'string', $comment: 'only the server checks: pattern' },
+    b: { $comment: 'only the server checks: $ref' },
     pattern: { type: 'string' },
   });
 });

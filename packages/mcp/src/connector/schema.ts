@@ -1,5 +1,5 @@
-// Translates schemas of a server for the kernel's own checks. A rule that only the server checks is
-// mentioned in the description at its place.
+// Translates schemas of a server for the kernel's own checks. A keyword that only the server checks is
+// named in a `$comment` in its place.
 import { getOwn, isObject, type Json, type JsonObject, setOwn } from '@kernmantle/core/base';
 import { shownText } from './texts.ts';
 
@@ -11,11 +11,11 @@ const TABLES: ReadonlySet<string> = new Set([
   'definitions',
   'dependentSchemas',
 ]);
-/** Values under these keys are data of the server and stay unchanged. */
+/** Keys whose values are data of the server and stay unchanged. */
 const DATA: ReadonlySet<string> = new Set(['enum', 'const', 'default', 'examples', 'required']);
 const WORDS: ReadonlySet<string> = new Set(['description', 'title', '$comment']);
-/** An untrusted regular expression can block a process. */
-const LEFT: ReadonlySet<string> = new Set(['pattern', 'patternProperties', 'propertyNames']);
+/** Keys that are removed, because an untrusted regular expression can block a process. */
+const UNCHECKED: ReadonlySet<string> = new Set(['pattern', 'patternProperties', 'propertyNames']);
 
 const isFar = (key: string, value: Json): boolean =>
   /^\$(?:ref|dynamicRef|recursiveRef)$/.test(key) &&
@@ -45,7 +45,7 @@ function cleanSchema(schema: Json): Json {
   const clean: JsonObject = {};
   const unchecked: string[] = [];
   for (const [key, value] of Object.entries(cleanItems(schema))) {
-    if (LEFT.has(key) || isFar(key, value)) unchecked.push(key);
+    if (UNCHECKED.has(key) || isFar(key, value)) unchecked.push(key);
     else if (key === '$id' || key === '$schema' || key === '$anchor') continue;
     else if (DATA.has(key)) setOwn(clean, key, value);
     else if (TABLES.has(key) && isObject(value)) setOwn(clean, key, cleanTable(value));
@@ -53,11 +53,11 @@ function cleanSchema(schema: Json): Json {
       setOwn(clean, key, typeof value === 'string' ? shownText(value, MAX_WORDS) : '');
     else setOwn(clean, key, cleanSchema(value));
   }
-  if (unchecked.length > 0) clean.$comment = `the server alone checks: ${unchecked.join(', ')}`;
+  if (unchecked.length > 0) clean.$comment = `only the server checks: ${unchecked.join(', ')}`;
   return clean;
 }
 
-/** Resolves a reference inside the same schema. Undefined for any other reference. */
+/** Resolves a reference inside the same schema. Returns undefined for any other reference. */
 function resolved(schema: JsonObject, root: JsonObject): Json | undefined {
   const ref = getOwn(schema, '$ref');
   const path = typeof ref === 'string' ? /^#((?:\/[\w$.-]+)*)$/.exec(ref)?.[1] : undefined;
@@ -67,28 +67,28 @@ function resolved(schema: JsonObject, root: JsonObject): Json | undefined {
 }
 
 /** Returns all property names that a part of the schema declares for the object itself. */
-function declaredNames(schema: Json | undefined, root: JsonObject, seen: Set<Json>): string[] {
-  if (!isObject(schema) || seen.has(schema)) return [];
-  seen.add(schema);
+function declaredNames(schema: Json | undefined, root: JsonObject, visited: Set<Json>): string[] {
+  if (!isObject(schema) || visited.has(schema)) return [];
+  visited.add(schema);
   const { properties, allOf, anyOf, oneOf, dependentSchemas } = schema;
   const parts = [allOf, anyOf, oneOf].flatMap((list) => (Array.isArray(list) ? list : []));
   const more = [schema.if, schema.then, schema.else, resolved(schema, root)];
   const tables = isObject(dependentSchemas) ? Object.values(dependentSchemas) : [];
   return [
     ...Object.keys(isObject(properties) ? properties : {}),
-    ...[...parts, ...more, ...tables].flatMap((part) => declaredNames(part, root, seen)),
+    ...[...parts, ...more, ...tables].flatMap((part) => declaredNames(part, root, visited)),
   ];
 }
 
 /** Returns the schema of the parameters. Undeclared names are refused by default. */
-export function inputSchema(given: JsonObject): JsonObject {
-  const schema = cleanSchema(given) as JsonObject;
+export function inputSchema(source: JsonObject): JsonObject {
+  const schema = cleanSchema(source) as JsonObject;
   const own = isObject(schema.properties) ? schema.properties : {};
   const properties: JsonObject = {};
   for (const name of declaredNames(schema, schema, new Set())) setOwn(properties, name, {});
   for (const [name, value] of Object.entries(own)) setOwn(properties, name, value);
-  const isOpen = 'additionalProperties' in schema || 'patternProperties' in given;
-  const additional = 'patternProperties' in given ? { additionalProperties: true } : {};
+  const isOpen = 'additionalProperties' in schema || 'patternProperties' in source;
+  const additional = 'patternProperties' in source ? { additionalProperties: true } : {};
   return {
     ...schema,
     type: 'object',
@@ -109,8 +109,8 @@ function moveRefs(schema: Json, to: string): Json {
 }
 
 /** Returns the schema of our answer, which has the answer of the server under `structured`. */
-export function outputSchema(given: Json | undefined): JsonObject | undefined {
-  if (!isObject(given)) return undefined;
-  const structured = moveRefs(cleanSchema(given), '#/properties/structured');
+export function outputSchema(source: Json | undefined): JsonObject | undefined {
+  if (!isObject(source)) return undefined;
+  const structured = moveRefs(cleanSchema(source), '#/properties/structured');
   return { type: 'object', properties: { structured }, required: ['structured'] };
 }

@@ -57,7 +57,7 @@ export interface SyncPorts {
    */
   put(id: string, text: string, who: string): Outcome<{ file: string; text: string }>;
   /**
-   * Returns the decision of a person about exactly this change. Creates a request if there is none.
+   * Returns the decision of a person about exactly this change. Creates a missing approval request.
    */
   approval(
     about: { connector: string; digest: string },
@@ -153,7 +153,7 @@ function plan(
     const { tool: made, diagnostics } = parseTool(text, `${file}.yaml`);
     const odd = diagnostics.find(({ severity }) => severity === 'error');
     if (odd || !made) {
-      leftOut.push({ name: tool.name, why: odd?.message ?? 'it cannot become a tool' });
+      leftOut.push({ name: tool.name, why: odd?.message ?? 'its definition is not a valid tool' });
       return [];
     }
     return [{ id, tool, pin, text, made, requires: requiresOf(place.server, mapped) }];
@@ -195,14 +195,14 @@ const named = ({ id, tool, before, pin }: Changing): JsonObject => ({
 function answerWords({ result, directory }: Partial<Pick<Tool, 'result' | 'directory'>> = {}) {
   const { free_text = [], identifiers = [], kinds = {} } = result ?? {};
   return [
-    ...(directory ? ['the own address book of the user'] : []),
+    ...(directory ? ['the address book of the user'] : []),
     ...free_text.map((name) => `${name}: free text`),
     ...identifiers.map((name) => `${name}: identifier`),
     ...Object.entries(kinds).map(([name, kind]) => `${name}: ${kind}`),
   ];
 }
 
-/** All fields that a person can judge. A field that is not shown is not part of the approval. */
+/** Returns all fields that a person can judge. The approval does not cover any other field. */
 function shownTool({ tool, description }: Pick<ToolItem, 'tool' | 'description'>): JsonObject {
   const { effect = '', risk = [], requires = [], labels = [], parameters = [] } = tool ?? {};
   const roles = parameters.flatMap(({ name, role }) => (role ? `${name}: ${role}` : []));
@@ -250,13 +250,13 @@ interface Synced {
   readonly written: readonly { file: string; text: string }[];
 }
 
-/** Removes only files that this connector wrote and nobody changed. */
+/** Removes the files whose signature is still valid. A file that a person changed stays. */
 function prune(gone: readonly ToolItem[], library: SyncPorts['library']) {
   const [removed, kept]: [string[], string[]] = [[], []];
   for (const { id, signature } of gone) {
     const isOurs = signature.state === 'signed';
-    const done = isOurs ? library.remove('tool', id) : undefined;
-    (done?.ok ? removed : kept).push(id);
+    const removal = isOurs ? library.remove('tool', id) : undefined;
+    (removal?.ok ? removed : kept).push(id);
   }
   return { removed, kept };
 }
@@ -291,7 +291,7 @@ async function apply(
   if (!decision.ok) return decision;
   const { status, approval, who = 'unchanged' } = decision.output;
   const isTaken = status === 'synced';
-  // A renamed tool keeps its old file until the new one exists.
+  // The old file of a renamed tool stays until the new one exists.
   const isListed = ({ tool }: ToolItem): boolean =>
     wanted.some((one) => one.tool.name === textAt(tool?.config, 'mcp_tool'));
   const old = isTaken ? gone : gone.filter((item) => !isListed(item));
@@ -325,7 +325,7 @@ async function apply(
 }
 
 /**
- * Finds another connector with the same server name, because both would share their permissions.
+ * Finds another connector with the same server name. The two would share their permissions.
  */
 function twinOf(
   { server, connector }: SyncPlace,
@@ -342,7 +342,7 @@ function twinOf(
     );
 }
 
-/** Runs a connector. The output has no server text about tools without approval. */
+/** Runs a connector. The output contains no server text about tools without approval. */
 export async function syncConnector(
   ports: SyncPorts,
   { endpoint, identity }: ServerPlace,
@@ -351,8 +351,8 @@ export async function syncConnector(
   const place = placeOf(call);
   if (!place.ok) return place;
   const { folder } = place.output;
-  const shown = `.ai/tools/${folder}/mapping.yaml`;
-  const mapping = readMapping(`${call.projectRoot}/${shown}`, shown);
+  const mappingFile = `.ai/tools/${folder}/mapping.yaml`;
+  const mapping = readMapping(`${call.projectRoot}/${mappingFile}`, mappingFile);
   if (!mapping.ok) return mapping;
   const listed = await ports.pool.list(endpoint, { ...poolCall(call), fresh: true });
   if (!listed.ok) return listed;
@@ -365,16 +365,16 @@ export async function syncConnector(
     const message = `\`${twin.id}\` is also a connector of \`${place.output.server}\``;
     return fail('config_invalid', message, { hint: 'give one of them another `config.server`' });
   }
-  const made = plan(listed.output, identity, place.output, mapping.output, ports.library);
+  const planned = plan(listed.output, identity, place.output, mapping.output, ports.library);
   const capabilities = ports.library.capabilities();
-  for (const name of made.wanted.flatMap(({ requires }) => requires)) {
+  for (const name of planned.wanted.flatMap(({ requires }) => requires)) {
     const hint = unknownCapability(name, capabilities);
     if (hint === undefined) continue;
-    return fail('config_invalid', `\`${shown}\`: capability \`${name}\` not found`, { hint });
+    return fail('config_invalid', `\`${mappingFile}\`: capability \`${name}\` not found`, { hint });
   }
-  const done = await apply(ports, call, place.output, made);
-  if (!done.ok) return done;
-  const { output, written } = done.output;
+  const applied = await apply(ports, call, place.output, planned);
+  if (!applied.ok) return applied;
+  const { output, written } = applied.output;
   const files = written.map(({ file, text }) => ({
     access: 'written' as const,
     absolute: file,

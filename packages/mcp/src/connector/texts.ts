@@ -8,7 +8,7 @@ export function shownText(text: string, max: number): string {
   return visible.length > max ? `${visible.slice(0, max)} …` : visible;
 }
 
-/** These patterns are only a hint to a person, because no pattern can find every instruction. */
+/** Patterns of instructions. A match is only a hint for a person: no pattern finds every instruction. */
 const SPOKEN_TO_MODELS: readonly RegExp[] = [
   /\b(?:ignore|disregard|forget|override)\b.{0,40}\b(?:previous|prior|above|earlier|instructions?|rules?)\b/is,
   /\b(?:system prompt|developer message|jailbreak)\b/i,

@@ -48,11 +48,11 @@ const spanned: NonNullable<McpHost['span']> = async (request, work, failed) => {
   return await inSpan({ name, side: 'server', attributes, parent }, work, failed);
 };
 
-/** Name for the audit. It contains the id, so that approvals are bound to one client. */
+/** Returns the name for the audit. It contains the id, so that approvals are bound to one client. */
 const whoIs = ({ name, id }: McpClient): string =>
   [name, id].filter((part) => part !== '').join('@');
 
-/** One server serves one project. Only a directive with `project.use` works in another one. */
+/** Removes `project_path` from a request. Fails with `permission_denied` if it is another project. */
 function checkPlace(
   project: string,
   { project_path: path, ...request }: JsonObject,
@@ -109,8 +109,8 @@ export function createMcpHost(
       if (!opened.ok) return opened;
       const by = { who: whoIs(client), channel: 'mcp' } as const;
       const decision = { decision: approve ? 'approved' : 'denied', by, why: '' } as const;
-      const given = value ? { answer: { value } } : {};
-      const answer = words === undefined ? given : { answer: words };
+      const formAnswer = value ? { answer: { value } } : {};
+      const answer = words === undefined ? formAnswer : { answer: words };
       return await decideApproval(
         opened.output,
         approval,

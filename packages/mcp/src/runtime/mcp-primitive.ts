@@ -74,7 +74,7 @@ function bothVerify(one: Verifier, other: Verifier): Verifier {
     : verify;
 }
 
-/** `caller` limits the access of every server in this pool. */
+/** Opens a pool. `caller` also limits the access of its servers. Absent: only policies limit it. */
 function openPool({ open, library }: RuntimeContext, caller?: Verifier): McpPool {
   const { clock, project, home, policies } = open;
   const keepOut = createKeepOut(closedPlaces(open), clock);
@@ -101,7 +101,7 @@ function openPool({ open, library }: RuntimeContext, caller?: Verifier): McpPool
     namedFolders: () => [...policies.current().policy.folders],
     onSetAside(paths, folder) {
       const row = { surface: 'mcp', caller: '', subject: 'sandbox', operation: 'mcp:set_aside' };
-      const reason = `a server that may write there made it; it is in ${folder} now`;
+      const reason = `an MCP server with write access created it; it was moved to ${folder}`;
       for (const target of paths) open.audit.write({ ...row, target, decision: 'denied', reason });
     },
     authorize: open.own.login,
@@ -118,8 +118,8 @@ function putTool(open: OpenProject, library: Library): SyncPorts['put'] {
     if (!key.ok) return key;
     const { file } = place.output;
     const row = personAuditRow({ who, channel: 'cli' }, 'sign', id);
-    const noted = open.audit.write({ ...row, decision: 'allowed' });
-    if (!noted.ok) return noted;
+    const recorded = open.audit.write({ ...row, decision: 'allowed' });
+    if (!recorded.ok) return recorded;
     const put = putSigned(file, text, key.output, open.clock);
     library.noteChange();
     return put.ok ? ok({ file, text: put.output.text }) : put;
@@ -147,7 +147,7 @@ async function mayAsk(store: Store, { operation, project }: JsonObject): Promise
 /** Returns the approval for exactly these files of the connector, for every caller. */
 const approvalIn =
   (open: OpenProject): SyncPorts['approval'] =>
-  async ({ connector, digest }, shown, surface) => {
+  async ({ connector, digest }, view, surface) => {
     const opened = await open.store?.();
     if (!opened?.ok) return opened ?? ok({ answer: 'pending', approval: '' });
     const store = opened.output;
@@ -156,16 +156,16 @@ const approvalIn =
       arguments: hash('sha256', digest),
       project: open.project,
     };
-    const known = await findAnswer(store, binding, open.clock.now());
-    if (!known.ok) return known;
+    const row = await findAnswer(store, binding, open.clock.now());
+    if (!row.ok) return row;
     // A person at the command line can decide again after a refusal.
-    const isOver = known.output?.state === 'denied' && surface === 'cli';
-    const free = known.output || surface === 'cli' ? ok(null) : await mayAsk(store, binding);
+    const isOver = row.output?.state === 'denied' && surface === 'cli';
+    const free = row.output || surface === 'cli' ? ok(null) : await mayAsk(store, binding);
     if (!free.ok) return free;
-    const asked: Outcome<{ id: string; state: string }> =
-      known.output && !isOver ? ok(known.output) : await putQuestion(open, store, binding, shown);
-    if (!asked.ok) return asked;
-    const { id, state } = asked.output;
+    const request: Outcome<{ id: string; state: string }> =
+      row.output && !isOver ? ok(row.output) : await putQuestion(open, store, binding, view);
+    if (!request.ok) return request;
+    const { id, state } = request.output;
     if (state !== 'approved') {
       return ok({ answer: state === 'denied' ? 'denied' : 'pending', approval: id });
     }

@@ -1,4 +1,4 @@
-// Stores results that are too long for one message. The client gets the beginning and a link, and
+// Stores results that are too long for one message. The client gets a preview and a link, and
 // reads the whole text in pages. Only the client that received a link can use it.
 import { randomBytes } from 'node:crypto';
 import type { JsonObject } from '@kernmantle/core/base';
@@ -22,31 +22,31 @@ interface KeptAnswer {
   readonly mimeType: string;
 }
 
-/** Drops the oldest texts if there is no more room. */
+/** Stores texts by random ids. Above its limits, it drops the oldest texts. */
 function createStore() {
-  const kept = new Map<string, KeptAnswer>();
+  const texts = new Map<string, KeptAnswer>();
   let size = 0;
   return {
     put(one: KeptAnswer): string | undefined {
       if (one.text.length > MAX_ONE) return undefined;
       const id = randomBytes(24).toString('base64url');
-      kept.set(id, one);
+      texts.set(id, one);
       size += one.text.length;
-      for (const [old, { text }] of kept) {
-        if (size <= MAX_KEPT && kept.size <= MAX_COUNT) break;
-        kept.delete(old);
+      for (const [old, { text }] of texts) {
+        if (size <= MAX_KEPT && texts.size <= MAX_COUNT) break;
+        texts.delete(old);
         size -= text.length;
       }
       return id;
     },
-    get: (id: string): KeptAnswer | undefined => kept.get(id),
+    get: (id: string): KeptAnswer | undefined => texts.get(id),
   };
 }
 const stores = new WeakMap<object, ReturnType<typeof createStore>>();
 
 /** The replacement for a text that is too long. */
 export interface Brief {
-  /** Fields for programs: that the text was cut, its beginning, and the link. */
+  /** Fields for programs: the size, a preview and the link. */
   readonly fields: JsonObject;
   readonly blocks: readonly ContentBlock[];
 }
@@ -78,8 +78,8 @@ export function createAnswers(project: object, client: string, max = MAX_ANSWER)
       return { fields, blocks: link };
     },
     read(id) {
-      const found = store.get(id);
-      return found?.client === client ? found : undefined;
+      const stored = store.get(id);
+      return stored?.client === client ? stored : undefined;
     },
   };
 }
@@ -87,16 +87,16 @@ export function createAnswers(project: object, client: string, max = MAX_ANSWER)
 export function addAnswers(server: McpServer, answers: Answers): void {
   const about = { description: 'A page of a result that was too long for one answer' };
   const read = (uri: URL, { id = '', page = '0' }: Record<string, string | string[]>) => {
-    const found = answers.read(String(id));
+    const stored = answers.read(String(id));
     const at = /^\d{1,6}$/.test(String(page)) ? Number(page) : -1;
-    const text = found?.text.slice(at * PAGE, (at + 1) * PAGE);
-    if (!found || at < 0 || !text) throw new ResourceNotFoundError(uri.href);
-    const pages = Math.ceil(found.text.length / PAGE);
+    const text = stored?.text.slice(at * PAGE, (at + 1) * PAGE);
+    if (!stored || at < 0 || !text) throw new ResourceNotFoundError(uri.href);
+    const pages = Math.ceil(stored.text.length / PAGE);
     const next = at + 1 < pages ? `result://${String(id)}?page=${at + 1}` : undefined;
     const _meta = { 'kernmantle/pages': pages, ...(next && { 'kernmantle/next': next }) };
-    return { contents: [{ uri: uri.href, mimeType: found.mimeType, text, _meta }] };
+    return { contents: [{ uri: uri.href, mimeType: stored.mimeType, text, _meta }] };
   };
-  // The SDK asks the first matching template, and an id may contain any character.
+  // The SDK uses the first matching template, and `{id}` matches any characters.
   for (const [name, uri] of [
     ['result, a page', 'result://{id}{?page}'],
     ['result', 'result://{id}'],

@@ -37,19 +37,22 @@ const MAX_ANSWERED = 10_000;
 /** Maximum number of descendants that are searched. */
 const MAX_BELOW = 100;
 const KEY = 'approval';
-const RESTS = ['waiting', 'needs_input'] as const;
+const PARKED = ['waiting', 'needs_input'] as const;
 
-/** Open questions of this process. Those of an earlier process are invalid. */
+/** Answered questions of this process. A question of an earlier process is invalid. */
 interface Questions {
   readonly process: string;
   readonly answered: Set<string>;
 }
-const asked = new WeakMap<object, Questions>();
+const byLibrary = new WeakMap<object, Questions>();
 
 function questionsOf({ host: { library } }: ServerParts): Questions {
-  const known = asked.get(library) ?? { process: randomUUID(), answered: new Set<string>() };
-  asked.set(library, known);
-  return known;
+  const questions = byLibrary.get(library) ?? {
+    process: randomUUID(),
+    answered: new Set<string>(),
+  };
+  byLibrary.set(library, questions);
+  return questions;
 }
 
 /** Accepts a state at most once. */
@@ -64,7 +67,7 @@ interface ApprovalPorts extends ServerParts {
   readonly server: McpServer;
 }
 
-/** Repeats a checked call. Its answer goes to the client. */
+/** Performs a checked call and returns its outcome. */
 type MakeCall = (request: JsonObject) => Promise<Outcome<Json>>;
 
 const refused = (why: string): ProtocolError =>
@@ -91,7 +94,7 @@ function waitingFor(
   }
   const status = getOwn(outcome.output, 'status');
   // A running thread can wait for a child that needs approval.
-  if (![...RESTS, 'running'].some((one) => one === status)) return undefined;
+  if (![...PARKED, 'running'].some((one) => one === status)) return undefined;
   const handle = textAt(outcome.output, 'thread_id');
   const thread = handlesOf(host, client()).idOf(handle);
   if (thread === undefined) return undefined;
@@ -100,15 +103,15 @@ function waitingFor(
   return { wanted: { thread }, again };
 }
 
-/** Requests of the thread come first, then those of its children and hooks, oldest first. */
+/** Returns the first pending request of the thread, or else of its descendants, oldest first. */
 async function waitingBelow(store: Store, thread: string): Promise<Approval | undefined> {
-  const resting = await store.query({
+  const parked = await store.query({
     within: thread,
-    status: RESTS,
+    status: PARKED,
     direction: 'asc',
     limit: MAX_BELOW,
   });
-  const below = resting.ok ? resting.output.rows.map(({ id }) => id) : [];
+  const below = parked.ok ? parked.output.rows.map(({ id }) => id) : [];
   for (const id of new Set([thread, ...below])) {
     const rows = await store.approvals({ thread: id, state: 'pending' });
     const row = rows.ok ? rows.output.find(({ state }) => state === 'pending') : undefined;
@@ -145,14 +148,12 @@ async function openApproval(
   return row && isOfClient(row, ports.client().id) ? { row, again } : undefined;
 }
 
-/** The exact call. Undefined if it is too long for a dialog. */
+/** Returns the question with the exact call. Undefined if it is too long for a dialog. */
 function questionOf({ id, kind, shown }: Approval): string | undefined {
   const line = (label: string, value: Json | undefined): string[] =>
     value === undefined || value === '' ? [] : [onOneLine(`${label}: ${plainText(value)}`)];
-  const given = isObject(shown.arguments) ? shown.arguments : {};
-  const isCut = Object.values(given).some(
-    (one) => typeof one === 'string' && one.length > MAX_TEXT,
-  );
+  const args = isObject(shown.arguments) ? shown.arguments : {};
+  const isCut = Object.values(args).some((one) => typeof one === 'string' && one.length > MAX_TEXT);
   const text = [
     kind === 'question' ? 'A thread asks' : 'This needs your approval',
     ...line('Question', shown.because === undefined ? undefined : shown.question),
@@ -161,11 +162,11 @@ function questionOf({ id, kind, shown }: Approval): string | undefined {
     ...line('Asked by', shown.asked_by),
     ...line('Target', shown.target),
     ...line('Directive', shown.directive),
-    onOneLine(`Arguments: ${JSON.stringify(given)}`),
-    ...line('Who named it', shown.origins),
+    onOneLine(`Arguments: ${JSON.stringify(args)}`),
+    ...line('Named by', shown.origins),
     ...line('Tainted', shown.tainted),
     ...line('Done before', shown.before),
-    ...line('It comes from', shown.sources),
+    ...line('Sources', shown.sources),
     ...line('To change', shown.limits),
     ...line('Line', shown.line),
     `Approval: ${id}`,
@@ -221,9 +222,9 @@ async function offer(
 function decisionIn({
   mcpReq,
 }: ServerContext): { approve: boolean; words?: string; value?: true } | undefined {
-  const said = inputResponse(mcpReq.inputResponses, KEY);
-  if (said.kind !== 'elicit' || said.action !== 'accept') return undefined;
-  const { decision, words } = said.content ?? {};
+  const response = inputResponse(mcpReq.inputResponses, KEY);
+  if (response.kind !== 'elicit' || response.action !== 'accept') return undefined;
+  const { decision, words } = response.content ?? {};
   if (decision === 'deny') return { approve: false };
   if (decision === VALUE) return { approve: true, value: true };
   if (decision !== 'approve') return undefined;
@@ -234,7 +235,7 @@ function decisionIn({
 /**
  * Makes a call. If it needs approval and this client can ask a person, the client is asked and
  * returns with the answer. Otherwise the answer names the approval request, so that it can be
- * decided elsewhere. `call` is what the client sent, `request` the resulting call.
+ * decided elsewhere. `call` is the call as the client sent it, `request` the resulting call.
  */
 export async function withApprovals(
   ports: ApprovalPorts,
@@ -265,7 +266,7 @@ export async function withApprovals(
   const decided = await ports.host.decide(approval, decision, ports.client());
   const answered = decided.ok ? decided : await changedFile(ports, decided, approval);
   if (!answered.ok) return answered;
-  const outcome = await goOn(ports, answered.output, again, make);
+  const outcome = await continueCall(ports, answered.output, again, make);
   return (await offer(ports, call, again, outcome, context)) ?? outcome;
 }
 
@@ -284,21 +285,21 @@ async function changedFile(
 }
 
 /** Makes the approved call, or resumes the thread that waited. */
-async function goOn(
+async function continueCall(
   ports: ApprovalPorts,
   decided: Approval,
   again: JsonObject,
   make: MakeCall,
 ): Promise<Outcome<Json>> {
   if (again.item_type !== 'thread') return await make(again);
-  const child = await restingBelow(ports, decided, plainText(again.item_id));
+  const child = await parkedBelow(ports, decided, plainText(again.item_id));
   const resumed = await make({ ...again, ...(child && { item_id: child }), action: 'resume' });
   // A child can resume by itself. The client waits for the thread whose handle it has.
   return resumed.ok || child ? await make(again) : resumed;
 }
 
-/** Handle of the child that asked. A hook resumes with its own thread. */
-async function restingBelow(
+/** Returns the handle of the child that created the request. A hook resumes with its own thread. */
+async function parkedBelow(
   { host, client }: ApprovalPorts,
   { thread: asker }: Approval,
   handle: string,

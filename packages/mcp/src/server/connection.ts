@@ -13,11 +13,11 @@ const overheard = (wire: Transport, hear: (message: Json) => void): Transport =>
     set(target, name, value: unknown) {
       if (name !== 'onmessage' || typeof value !== 'function')
         return Reflect.set(target, name, value);
-      const heard: Transport['onmessage'] = (message, extra) => {
+      const onMessage: Transport['onmessage'] = (message, extra) => {
         value(message, extra);
         hear(message as Json);
       };
-      return Reflect.set(target, name, heard);
+      return Reflect.set(target, name, onMessage);
     },
     get(target, name) {
       const value: unknown = Reflect.get(target, name);
@@ -25,7 +25,7 @@ const overheard = (wire: Transport, hear: (message: Json) => void): Transport =>
     },
   });
 
-/** The SDK lists every violated rule of the protocol in many lines. Only the first line is kept. */
+/** Shortens an error in which the SDK lists every violated rule of the protocol. */
 const briefly = (error: Error): Error =>
   /Zod/.test(error.name) ? new Error('a message violates the protocol') : error;
 

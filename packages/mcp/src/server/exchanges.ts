@@ -20,7 +20,7 @@ const isStream = ({ headers }: Response): boolean =>
 /** Forwards a stream with a bounded buffer. `onEnd` is called once, and `stop` ends the stream. */
 function passOn(body: ReadableStream<Uint8Array>, stop: AbortSignal, onEnd: () => void) {
   const reader = body.getReader();
-  const letGo = (): void => {
+  const stopReading = (): void => {
     onEnd();
     reader.cancel().catch(() => {});
   };
@@ -37,17 +37,17 @@ function passOn(body: ReadableStream<Uint8Array>, stop: AbortSignal, onEnd: () =
   return new ReadableStream<Uint8Array>(
     {
       start(out) {
-        stop.addEventListener('abort', letGo, { once: true });
-        if (stop.aborted) letGo();
+        stop.addEventListener('abort', stopReading, { once: true });
+        if (stop.aborted) stopReading();
         void copy(out).catch((error: unknown) => {
-          letGo();
+          stopReading();
           // The stream can be closed already, without a reader.
           try {
             out.error(error);
           } catch {}
         });
       },
-      cancel: letGo,
+      cancel: stopReading,
     },
     new ByteLengthQueuingStrategy({ highWaterMark: MAX_WAITING }),
   );

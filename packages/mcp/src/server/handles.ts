@@ -14,7 +14,7 @@ const ALIKE = /^([A-Za-z0-9_-]{1,80})\.[A-Za-z0-9_-]{24,}$/;
 /** Separates handles from all other signatures with the same key. */
 const PURPOSE = 'kernmantle mcp handle 1';
 
-/** `client` is the id that handles are bound to. Without a key, no handle can be made. */
+/** `client` is the id that handles are bound to. Without a key, handles are empty and none is valid. */
 export function handlesOf(
   { key, project }: Pick<McpHost, 'key' | 'project'>,
   { id: client }: Pick<McpClient, 'id'>,
@@ -33,11 +33,11 @@ export function handlesOf(
     claimOf: (name) => ALIKE.exec(name)?.[1] ?? name,
     idOf(handle) {
       // An id contains no dot. The whole text is compared, so a thread has exactly one handle.
-      const [, id = '', given = ''] = HANDLE.exec(handle) ?? [];
+      const [, id = '', signature = ''] = HANDLE.exec(handle) ?? [];
       const mark = id === '' ? undefined : markOf(id);
       if (!mark) return undefined;
-      const wanted = Buffer.from(mark.toString('base64url'));
-      return timingSafeEqual(Buffer.from(given), wanted) ? id : undefined;
+      const expected = Buffer.from(mark.toString('base64url'));
+      return timingSafeEqual(Buffer.from(signature), expected) ? id : undefined;
     },
   };
 }
@@ -47,7 +47,7 @@ const MAX_HANDED = 100;
 const MAX_CLIENTS = 200;
 const handed = new WeakMap<object, Map<string, Set<string>>>();
 
-function remember(host: object, client: string, id: string): void {
+function recordHandle(host: object, client: string, id: string): void {
   const clients = handed.get(host) ?? new Map<string, Set<string>>();
   handed.set(host, clients);
   const ids = clients.get(client) ?? new Set<string>();
@@ -82,7 +82,7 @@ export const withHandles = (host: McpHost): McpHost => ({
       ...others,
       handed: () => idsOf(host, client),
       handleOf(id: string): string {
-        remember(host, client.id, id);
+        recordHandle(host, client.id, id);
         return handleOf(id);
       },
       ...(onProgress && { onProgress }),

@@ -33,11 +33,11 @@ export interface HostCall {
 /** A request in a trace: names only, no content. */
 export interface AnsweredRequest {
   readonly method: string;
-  /** Name of a tool or prompt, or kind of a resource. Empty if the method says everything. */
+  /** Name of a tool or prompt, or kind of a resource. Empty if the method has no target. */
   readonly target: string;
   /** Name that the client claims, without any check. */
   readonly client: string;
-  /** Trace headers of the client. Empty: none. */
+  /** Trace headers. Empty if the client sent none. */
   readonly traceparent: string;
   readonly tracestate: string;
 }
@@ -49,7 +49,7 @@ export interface McpHost {
   policy(): ComposedPolicy;
   /** Calls one kernel tool on the surface `mcp`, with the same checks as every other call. */
   call(verb: Verb, request: JsonObject, call: HostCall): Promise<Outcome<Json>>;
-  /** Threads of this project. Known secrets are replaced by references. */
+  /** Returns the store with the threads of this project. Secrets are replaced by references. */
   store(): Promise<Outcome<Store>>;
   /** Records the decision of a person. Refused without the role `approve`, or by the policy. */
   decide(
@@ -89,7 +89,7 @@ export interface Changes {
 /** Objects that every part of a server receives. */
 export interface ServerParts {
   readonly host: McpHost;
-  /** The client as known so far. Its name arrives with its first message. */
+  /** Returns the client. Its name is empty until its first message. */
   client(): McpClient;
   schema(json: JsonObject): ReturnType<typeof fromJsonSchema<JsonObject>>;
   /** Signs and verifies the state that clients return with answers. */

@@ -80,7 +80,7 @@ export function createMcpHttp(host: McpHost, options: HttpOptions): McpHttp {
   const modern = createMcpHandler(
     () => {
       const listener = asking.getStore();
-      if (!listener) throw new Error('a request without a client');
+      if (!listener) throw new Error('the request has no client');
       return create(listener.client);
     },
     { legacy: 'reject', onerror: onError, bus },

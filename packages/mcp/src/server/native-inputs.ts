@@ -52,7 +52,7 @@ const methodOf = (request: Json | undefined) => {
 export interface InputPorts {
   readonly server: McpServer;
   readonly states: RequestStates;
-  /** Returns the problems of a value with a schema. */
+  /** True if the value violates the schema. */
   misfits(value: Json, schema: JsonObject): boolean;
 }
 
@@ -71,11 +71,11 @@ function isAnswer(
 
 /** Divides the requests into answered and missing ones. */
 function sortAnswers(ports: InputPorts, requests: JsonObject, { mcpReq }: ServerContext) {
-  const given = { ...mcpReq.inputResponses } as JsonObject;
+  const all = { ...mcpReq.inputResponses } as JsonObject;
   const responses: JsonObject = {};
   const missing: JsonObject = {};
   for (const [name, request] of Object.entries(requests)) {
-    const response = getOwn(given, name);
+    const response = getOwn(all, name);
     if (isAnswer(ports, request, response)) responses[name] = response as Json;
     else missing[name] = request;
   }
@@ -93,15 +93,15 @@ export async function readInputs(
   if (!state) return can;
   const requests = (getOwn(state, 'requests') ?? {}) as JsonObject;
   const { responses, missing, isComplete } = sortAnswers(ports, requests, context);
-  const kept = { ...(getOwn(state, 'kept') as JsonObject | undefined), ...responses };
+  const answers = { ...(getOwn(state, 'kept') as JsonObject | undefined), ...responses };
   if (isComplete) {
     return {
       ...can,
-      [RESPONSES]: kept,
+      [RESPONSES]: answers,
       ...(state.state !== undefined && { [STATE]: state.state }),
     };
   }
-  const again = { ...state, requests: missing, kept };
+  const again = { ...state, requests: missing, kept: answers };
   const isTooLong = JSON.stringify(again).length > MAX_STATE;
   return await ask(ports, call, isTooLong ? { ...state } : again, context);
 }
@@ -118,32 +118,32 @@ async function ask(
   });
 }
 
-/** `asked` is the value of `input_required` from the tool. */
+/** Asks the client. `question` is the `input_required` value of the tool. */
 export async function askClient(
   ports: InputPorts,
   call: Json,
-  asked: Json,
+  question: Json,
   context: ServerContext,
 ): Promise<Outcome<InputRequiredResult>> {
-  const requests = getOwn(asked, 'requests');
-  const state = getOwn(asked, 'state');
+  const requests = getOwn(question, 'requests');
+  const state = getOwn(question, 'state');
   const entries = isObject(requests) ? Object.entries(requests) : [];
   const odd = entries.find(([, request]) => !methodOf(request)?.isRequest(request));
   if (entries.length === 0 || odd) {
     const which = odd ? `\`${odd[0]}\` is not a request` : '`requests` is missing';
-    return fail('tool_failed', `the tool asked the client, but ${which}`);
+    return fail('tool_failed', `\`input_required\` of the tool is invalid: ${which}`);
   }
   const chosen = askable(ports, entries, context);
-  const kept = { requests: chosen, ...(state !== undefined && { state }) };
-  if (JSON.stringify(kept).length > MAX_STATE) {
+  const payload = { requests: chosen, ...(state !== undefined && { state }) };
+  if (JSON.stringify(payload).length > MAX_STATE) {
     return fail('tool_failed', `the question of the tool is longer than ${MAX_STATE} bytes`);
   }
-  return ok(await ask(ports, call, kept, context));
+  return ok(await ask(ports, call, payload, context));
 }
 
 /**
- * The requests that this client supports. If it supports none, all of them, so that the SDK reports
- * the missing capability.
+ * Returns the requests that this client supports. If it supports none, returns all of them, so that
+ * the SDK reports the missing capability.
  */
 function askable(
   { server }: InputPorts,
@@ -158,16 +158,16 @@ function askable(
   return Object.fromEntries(fit.length > 0 ? fit : entries);
 }
 
-/** Accepts answers that came with the first request. Undefined if some are missing. */
+/** Returns answers that came with the first request. Undefined if some are missing. */
 export function broughtAlong(
   ports: InputPorts,
-  asked: Json,
+  question: Json,
   context: ServerContext,
 ): JsonObject | undefined {
-  const requests = getOwn(asked, 'requests');
+  const requests = getOwn(question, 'requests');
   const { requestState, inputResponses } = context.mcpReq;
   if (requestState() !== undefined || inputResponses === undefined) return undefined;
-  if (!isObject(requests) || getOwn(asked, 'state') !== undefined) return undefined;
+  if (!isObject(requests) || getOwn(question, 'state') !== undefined) return undefined;
   const chosen = askable(ports, Object.entries(requests), context);
   const { responses, isComplete } = sortAnswers(ports, chosen, context);
   return isComplete ? { [RESPONSES]: responses } : undefined;
@@ -178,7 +178,7 @@ export function refuseSmuggled(library: Library, request: JsonObject): Outcome<n
   const { item_type, item_id, parameters } = request;
   const set = INPUT_PARAMETERS.find((name) => getOwn(parameters, name) !== undefined);
   if (item_type !== 'tool' || typeof item_id !== 'string' || set === undefined) return ok(null);
-  const found = library.find('tool', item_id);
-  const isExposed = found.ok && found.output.tool?.expose !== undefined;
+  const item = library.find('tool', item_id);
+  const isExposed = item.ok && item.output.tool?.expose !== undefined;
   return isExposed ? fail('invalid_input', `clients cannot set \`${set}\``) : ok(null);
 }

@@ -13,7 +13,7 @@ import {
 } from '@modelcontextprotocol/server';
 import type { Answers, Brief } from './answers.ts';
 
-/** Decodes a part of an address. An invalid encoding is kept unchanged. */
+/** Decodes a part of an address. Returns it unchanged if its encoding is invalid. */
 export function decoded(text: string): string {
   try {
     return decodeURIComponent(text);
@@ -24,7 +24,7 @@ export function decoded(text: string): string {
 
 const textBlock = (text: string): ContentBlock => ({ type: 'text', text });
 
-/** The fields of the tool itself, without the fields that the kernel adds. */
+/** Returns the output of the tool without the fields that the kernel adds. */
 export function ownOutput(output: Json): JsonObject {
   if (!isObject(output)) return { result: output };
   const { duration_ms: _, chain: __, ...own } = output;
@@ -34,7 +34,7 @@ export function ownOutput(output: Json): JsonObject {
 const blockOf = (block: Json): ContentBlock =>
   isSpecType.ContentBlock(block) ? block : textBlock(JSON.stringify(block));
 
-/** For a schema of another type, the kernel puts the answer under `result`. */
+/** True if the schema describes an object. The kernel puts any other answer under `result`. */
 const isOfObject = (schema: JsonObject): boolean =>
   schema.type === undefined ? schema.properties !== undefined : schema.type === 'object';
 
@@ -64,7 +64,7 @@ const inBounds = (blocks: readonly ContentBlock[], answers: Answers): ContentBlo
     block.type === 'text' ? briefly(block.text, answers.shorten(block.text, 'text/plain')) : block,
   );
 
-/** The message first, for people. The complete fault follows, for programs. */
+/** Returns the message for people, then the complete fault for programs. */
 export const failedResult = ({ error }: Failure, answers: Answers): CallToolResult => {
   const blocks = [error.detail.message, JSON.stringify({ ok: false, error })].map(textBlock);
   return { isError: true, content: inBounds(blocks, answers) };
@@ -84,8 +84,8 @@ export const resourceError = (failure: Failure, uri: string): ProtocolError =>
 
 export function promptResult(own: JsonObject, description: string): GetPromptResult {
   const declared = getOwn(own, 'description');
-  const given = Array.isArray(own.messages) ? own.messages : [own];
-  const messages = given.map((message) =>
+  const entries = Array.isArray(own.messages) ? own.messages : [own];
+  const messages = entries.map((message) =>
     isSpecType.PromptMessage(message)
       ? message
       : ({ role: 'user', content: textBlock(JSON.stringify(message)) } as const),
@@ -93,7 +93,7 @@ export function promptResult(own: JsonObject, description: string): GetPromptRes
   return { description: typeof declared === 'string' ? declared : description, messages };
 }
 
-/** The parts of a resource as the tool returns them. The address is always that of the request. */
+/** Returns the parts of a resource. Their address is always that of the request. */
 function partsOf(contents: readonly Json[], uri: string, mimeType: string | undefined) {
   return contents.map((part) => {
     const whole = isObject(part)

@@ -68,13 +68,13 @@ interface Offer {
 
 const without = (schema: JsonObject, names: readonly string[]): JsonObject => {
   const { properties, required } = schema;
-  const shown = isObject(properties)
+  const visible = isObject(properties)
     ? Object.fromEntries(Object.entries(properties).filter(([name]) => !names.includes(name)))
     : {};
   const needed = Array.isArray(required) && {
     required: required.filter((name) => !(typeof name === 'string' && names.includes(name))),
   };
-  return { type: 'object', ...schema, properties: shown, ...needed };
+  return { type: 'object', ...schema, properties: visible, ...needed };
 };
 
 function offerOf(
@@ -107,37 +107,37 @@ function annotationsOf({ item }: Offer): ToolAnnotations {
   };
 }
 
-/** Performs one call of an exposed tool. Returns its output, or a question to the client. */
+/** Calls an exposed tool. Returns its output, or a question to the client. */
 async function run(
   ports: NativePorts,
   offer: Offer,
-  given: JsonObject,
+  args: JsonObject,
   context: ServerContext,
 ): Promise<Outcome<JsonObject | InputRequiredResult>> {
   const { item, name, asks } = offer;
-  const smuggled = INPUT_PARAMETERS.find((one) => Object.hasOwn(given, one));
+  const smuggled = INPUT_PARAMETERS.find((one) => Object.hasOwn(args, one));
   if (smuggled) return fail('invalid_input', `\`${name}\` has no argument \`${smuggled}\``);
-  const call = { tool: item.id, arguments: given };
+  const call = { tool: item.id, arguments: args };
   const inputs = await readInputs(ports, call, context);
   if (isInputRequiredResult(inputs)) return ok(inputs);
-  const first = await execute(ports, offer, call, { ...given, ...inputs }, context);
-  const asked = questionIn(first);
-  if (asked === undefined) return first;
+  const first = await execute(ports, offer, call, { ...args, ...inputs }, context);
+  const question = questionIn(first);
+  if (question === undefined) return first;
   if (!asks.includes('input_responses')) {
     const message = `\`${name}\` asks the client but does not declare \`input_responses\``;
     return fail('tool_failed', message);
   }
-  const brought = broughtAlong(ports, asked, context);
-  if (!brought) return await askClient(ports, call, asked, context);
-  const second = await execute(ports, offer, call, { ...given, ...inputs, ...brought }, context);
+  const brought = broughtAlong(ports, question, context);
+  if (!brought) return await askClient(ports, call, question, context);
+  const second = await execute(ports, offer, call, { ...args, ...inputs, ...brought }, context);
   const more = questionIn(second);
   return more === undefined ? second : await askClient(ports, call, more, context);
 }
 
-/** The question of a tool to the client. Undefined if there is none. */
-const questionIn = (done: Outcome<JsonObject | InputRequiredResult>): Json | undefined =>
-  done.ok && !isInputRequiredResult(done.output)
-    ? getOwn(done.output, 'input_required')
+/** Returns the question of a tool to the client. Undefined if the tool asks nothing. */
+const questionIn = (outcome: Outcome<JsonObject | InputRequiredResult>): Json | undefined =>
+  outcome.ok && !isInputRequiredResult(outcome.output)
+    ? getOwn(outcome.output, 'input_required')
     : undefined;
 
 /** Returns the answer of the tool, or an approval request for the person. */
@@ -145,21 +145,21 @@ async function execute(
   ports: NativePorts,
   { item, name, asks }: Offer,
   call: Json,
-  given: JsonObject,
+  args: JsonObject,
   context: ServerContext,
 ): Promise<Outcome<JsonObject | InputRequiredResult>> {
   const isTaken = ([one]: [string, Json]): boolean =>
     asks.includes(one) || !INPUT_PARAMETERS.includes(one);
-  const parameters = Object.fromEntries(Object.entries(given).filter(isTaken));
+  const parameters = Object.fromEntries(Object.entries(args).filter(isTaken));
   const { signal } = context.mcpReq;
   const { onOutput, end } = createOutputLines(context, name);
   const request = { item_type: 'tool', item_id: item.id, parameters };
   const by = { client: ports.client(), signal, onOutput };
-  const make = (made: JsonObject) => ports.host.call('execute', made, by);
-  const done = await withApprovals(ports, { call, request }, context, make);
+  const make = (body: JsonObject) => ports.host.call('execute', body, by);
+  const outcome = await withApprovals(ports, { call, request }, context, make);
   await end();
-  if (isInputRequiredResult(done)) return ok(done);
-  return done.ok ? ok(ownOutput(done.output)) : done;
+  if (isInputRequiredResult(outcome)) return ok(outcome);
+  return outcome.ok ? ok(ownOutput(outcome.output)) : outcome;
 }
 
 function addTool(ports: NativePorts, offer: Offer): void {
@@ -172,12 +172,12 @@ function addTool(ports: NativePorts, offer: Offer): void {
       ...(output && { outputSchema: listed(output, ports.schema) }),
       annotations: annotationsOf(offer),
     },
-    async (given, context) => {
-      const done = await run(ports, offer, given, context);
-      if (!done.ok) return failedResult(done, ports.answers);
-      return isInputRequiredResult(done.output)
-        ? done.output
-        : toolResult(done.output, output, ports.answers);
+    async (args, context) => {
+      const result = await run(ports, offer, args, context);
+      if (!result.ok) return failedResult(result, ports.answers);
+      return isInputRequiredResult(result.output)
+        ? result.output
+        : toolResult(result.output, output, ports.answers);
     },
   );
 }
@@ -186,12 +186,12 @@ function addPromptTool(ports: NativePorts, offer: Offer): void {
   const { item, name, input } = offer;
   const { description } = item;
   const argsSchema = listed(input, ports.schema);
-  ports.server.registerPrompt(name, { description, argsSchema }, async (given, context) => {
-    const done = await run(ports, offer, given, context);
-    if (!done.ok) throw protocolError(done);
-    return isInputRequiredResult(done.output)
-      ? done.output
-      : promptResult(done.output, description);
+  ports.server.registerPrompt(name, { description, argsSchema }, async (args, context) => {
+    const result = await run(ports, offer, args, context);
+    if (!result.ok) throw protocolError(result);
+    return isInputRequiredResult(result.output)
+      ? result.output
+      : promptResult(result.output, description);
   });
 }
 
@@ -201,12 +201,12 @@ function addResourceTool(ports: NativePorts, offer: Offer): void {
   const uri = exposedUri(item, exposed);
   const mimeType = exposed.mime_type;
   const about = { description, ...(mimeType !== undefined && { mimeType }) };
-  const read = async ({ href }: URL, given: JsonObject, context: ServerContext) => {
-    const done = await run(ports, offer, given, context);
-    if (!done.ok) throw resourceError(done, href);
-    return isInputRequiredResult(done.output)
-      ? done.output
-      : resourceResult(done.output, href, mimeType);
+  const read = async ({ href }: URL, args: JsonObject, context: ServerContext) => {
+    const result = await run(ports, offer, args, context);
+    if (!result.ok) throw resourceError(result, href);
+    return isInputRequiredResult(result.output)
+      ? result.output
+      : resourceResult(result.output, href, mimeType);
   };
   if (!uri.includes('{')) {
     ports.server.registerResource(name, uri, about, (at, context) => read(at, {}, context));
@@ -276,13 +276,13 @@ function addDirective(ports: NativePorts, { id, directive }: DirectiveItem, name
       const request = { item_type: 'tool', item_id: 'threads/thread_directive', parameters };
       const progress = progressFor(context);
       const by = { client: client(), signal: context.mcpReq.signal, ...progress?.port };
-      const make = (made: JsonObject) => host.call('execute', made, by);
-      const done = await withApprovals(ports, { call: request, request }, context, make);
+      const make = (body: JsonObject) => host.call('execute', body, by);
+      const outcome = await withApprovals(ports, { call: request, request }, context, make);
       await progress?.end();
-      if (isInputRequiredResult(done)) return done;
-      return done.ok
-        ? toolResult(ownOutput(done.output), undefined, ports.answers)
-        : failedResult(done, ports.answers);
+      if (isInputRequiredResult(outcome)) return outcome;
+      return outcome.ok
+        ? toolResult(ownOutput(outcome.output), undefined, ports.answers)
+        : failedResult(outcome, ports.answers);
     },
   );
 }
@@ -311,7 +311,7 @@ function addItem(ports: NativePorts, item: Item, exposed: Exposed, choices: Choi
   addResourceTool(ports, offer);
 }
 
-/** Adds all exposed items with unique names. Returns true if threads can be started. */
+/** Adds all exposed items with unique names. Returns true if clients can start threads. */
 export function addNative(server: McpServer, parts: ServerParts, choices: Choices): boolean {
   // An untrusted regular expression could block the process.
   const misfits = (value: Json, schema: JsonObject): boolean =>

@@ -16,11 +16,11 @@ const of = (used: Json | undefined, most: Json | undefined, unit: string): strin
     ? `${plainText(used ?? 0)} ${unit}`
     : `${plainText(used ?? 0)} of ${plainText(most)} ${unit}`;
 
-/** The value of a limit, without the part that says who set it. */
+/** Returns the value of a limit without its origin. */
 const ceilingOf = (limits: Json, name: string): Json | undefined =>
   getOwn(getOwn(limits, name), 'value');
 
-/** A text for clients that show one line. */
+/** Returns the state as one line, for clients that show no fields. */
 function wordsOf({
   turn = null,
   step = '',
@@ -40,7 +40,7 @@ function wordsOf({
   return [...parts, ...(step === '' ? [] : [plainText(step)])].join(', ');
 }
 
-/** Undefined if the client sent no token. Nothing is sent after `end`. */
+/** Returns undefined if the client sent no progress token. Nothing is sent after `end`. */
 export function progressFor({
   mcpReq,
 }: Pick<ServerContext, 'mcpReq'>):
@@ -75,15 +75,15 @@ export function progressFor({
   };
 }
 
-/** A line that a process prints becomes a log message, or progress if it is such JSON. */
+/** Maximum length of a printed line. It becomes a log message, or progress if it is JSON with `progress`. */
 const MAX_LINE = 16_384;
 const MAX_LINES = 5000;
 
 function progressIn(line: string): JsonObject | undefined {
   if (!line.startsWith('{')) return undefined;
   const parsed = parseJson(line);
-  const said = parsed.ok && isObject(parsed.output) ? parsed.output : undefined;
-  return typeof said?.progress === 'number' ? said : undefined;
+  const value = parsed.ok && isObject(parsed.output) ? parsed.output : undefined;
+  return typeof value?.progress === 'number' ? value : undefined;
 }
 
 export function createOutputLines({ mcpReq }: ServerContext, logger: string) {
@@ -92,17 +92,17 @@ export function createOutputLines({ mcpReq }: ServerContext, logger: string) {
   // Messages are sent in order and before the answer.
   let sent: Promise<unknown> = Promise.resolve();
   const send = (work: () => Promise<void>): void => {
-    // A client that is gone does not need the message.
+    // A client that has disconnected does not need the message.
     sent = sent.then(work).catch(() => undefined);
   };
 
-  function progress(said: JsonObject): void {
+  function progress(fields: JsonObject): void {
     const progressToken = mcpReq._meta?.progressToken;
     if (progressToken === undefined) return;
-    const [total, message] = [getOwn(said, 'total'), getOwn(said, 'message')];
+    const [total, message] = [getOwn(fields, 'total'), getOwn(fields, 'message')];
     const params = {
       progressToken,
-      progress: said.progress,
+      progress: fields.progress,
       ...(typeof total === 'number' && { total }),
       ...(typeof message === 'string' && { message }),
     };
@@ -113,8 +113,8 @@ export function createOutputLines({ mcpReq }: ServerContext, logger: string) {
     if (text.trim() === '') return;
     count += 1;
     if (count > MAX_LINES) return;
-    const said = progressIn(text);
-    if (said) return progress(said);
+    const fields = progressIn(text);
+    if (fields) return progress(fields);
     const isLast = count === MAX_LINES;
     const data = isLast ? 'further output is not forwarded' : text.slice(0, MAX_LINE);
     send(() => mcpReq.log(isLast ? 'warning' : 'info', data, logger));

@@ -75,7 +75,7 @@ export function createRequestStates(
   };
 }
 
-/** The capabilities that the client declares in this request. */
+/** Returns the capabilities that the client declares in this request, or else in its first one. */
 export function capabilitiesOf(server: McpServer, { mcpReq }: ServerContext): ClientCapabilities {
   const own = (mcpReq.envelope as JsonObject | undefined)?.[CLIENT_CAPABILITIES_META_KEY];
   return (own ?? server.server.getClientCapabilities() ?? {}) as ClientCapabilities;

@@ -43,7 +43,7 @@ async function followThreads(
   }
 }
 
-/** An item object never changes. A changed file becomes a new object. */
+/** Sends a notification when an item changes. The library creates a new object for a changed file. */
 function followItems(
   { library }: McpHost,
   items: readonly { uri: string; kind: ItemKind; id: string }[],
@@ -51,16 +51,16 @@ function followItems(
   signal: AbortSignal,
 ): void {
   const find = (kind: ItemKind, id: string): unknown => {
-    const found = library.find(kind, id);
-    return found.ok ? found.output : undefined;
+    const item = library.find(kind, id);
+    return item.ok ? item.output : undefined;
   };
-  const seen = new Map(items.map(({ uri, kind, id }) => [uri, find(kind, id)]));
+  const latest = new Map(items.map(({ uri, kind, id }) => [uri, find(kind, id)]));
   const look = async (): Promise<void> => {
     await library.refresh();
     for (const { uri, kind, id } of items) {
       const now = find(kind, id);
-      if (signal.aborted || seen.get(uri) === now) continue;
-      seen.set(uri, now);
+      if (signal.aborted || latest.get(uri) === now) continue;
+      latest.set(uri, now);
       tell(uri);
     }
   };
@@ -73,7 +73,7 @@ export function createChanges(host: McpHost): Changes {
     follow({ client, uris, tell }) {
       const over = new AbortController();
       const { signal } = over;
-      const say = (uri: string): void => tell({ kind: 'resource_updated', uri });
+      const notify = (uri: string): void => tell({ kind: 'resource_updated', uri });
       const threads = new Map<string, string[]>();
       const items: { uri: string; kind: ItemKind; id: string }[] = [];
       for (const uri of [...uris].slice(0, MAX_URIS)) {
@@ -84,12 +84,12 @@ export function createChanges(host: McpHost): Changes {
         } else items.push({ uri, ...subject });
       }
       if (threads.size > 0) {
-        void followThreads(host, threads, say, signal).catch((error: unknown) => {
+        void followThreads(host, threads, notify, signal).catch((error: unknown) => {
           if (!signal.aborted)
             host.onError(error instanceof Error ? error : new Error(String(error)));
         });
       }
-      if (items.length > 0) followItems(host, items, say, signal);
+      if (items.length > 0) followItems(host, items, notify, signal);
       return () => over.abort();
     },
   };
@@ -108,7 +108,7 @@ export function addSubscriptions(
     followed.delete(uri);
   };
   const tell = (uri: string): void => {
-    // A client that is gone no longer listens.
+    // A failed notification means that the client has disconnected.
     server.server.sendResourceUpdated({ uri }).catch(() => stop(uri));
   };
   server.server.setRequestHandler('resources/subscribe', ({ params: { uri } }) => {

@@ -55,7 +55,7 @@ function addItems(server: McpServer, { host, client }: ServerParts): void {
 const wholeIn = (text: unknown, fallback: number, max: number): number =>
   typeof text === 'string' && /^\d{1,15}$/.test(text) ? Math.min(Number(text), max) : fallback;
 
-/** Adds resources for clients that can start threads. */
+/** Adds the resources of threads, for clients that can start some. */
 export function addThreads(server: McpServer, { host, client }: ServerParts): void {
   const call = async (request: JsonObject, { mcpReq: { signal } }: ServerContext) =>
     await host.call('execute', request, { client: client(), signal });
@@ -122,7 +122,7 @@ export function addThreads(server: McpServer, { host, client }: ServerParts): vo
     (at, variables, context) => readEvents(at, { handle: handleIn(variables) }, context),
   );
   register(
-    'thread transcript, from an event on',
+    'thread transcript, after an event',
     'thread://{handle}/transcript{?after,limit}',
     'Events after this number (`seq`)',
     lines,
@@ -156,9 +156,9 @@ function addList(server: McpServer, { host, client }: ServerParts, handed: Hande
       limit: PAGE,
       ...(cursor !== '' && { cursor }),
     };
-    const found = await host.call('search', request, { client: client(), signal });
-    if (!found.ok) return found;
-    const items = getOwn(found.output, 'items');
+    const answer = await host.call('search', request, { client: client(), signal });
+    if (!answer.ok) return answer;
+    const items = getOwn(answer.output, 'items');
     const resources = (Array.isArray(items) ? items : []).map((item) => ({
       uri: `${kind}://${idInUri(textAt(item, 'item_id'))}`,
       name: textAt(item, 'item_id'),
@@ -166,7 +166,7 @@ function addList(server: McpServer, { host, client }: ServerParts, handed: Hande
       description: textAt(item, 'summary'),
       mimeType: 'text/markdown',
     }));
-    return ok({ resources, next: textAt(found.output, 'next_cursor') });
+    return ok({ resources, next: textAt(answer.output, 'next_cursor') });
   }
 
   server.server.setRequestHandler('resources/list', async ({ params }, context) => {
@@ -179,10 +179,10 @@ function addList(server: McpServer, { host, client }: ServerParts, handed: Hande
     const [, kind = 'thread', cursor = ''] = named ?? [];
     const at = KINDS.findIndex((one) => one === kind);
     const threads = at === -1 ? handed().slice(0, PAGE).flatMap(threadResources) : [];
-    const asked = KINDS[Math.max(0, at)] ?? 'directive';
-    const page = await listItems(asked, cursor, context);
+    const itemKind = KINDS[Math.max(0, at)] ?? 'directive';
+    const page = await listItems(itemKind, cursor, context);
     if (!page.ok) throw protocolError(page);
-    const following = page.output.next === '' ? KINDS[Math.max(0, at) + 1] : asked;
+    const following = page.output.next === '' ? KINDS[Math.max(0, at) + 1] : itemKind;
     const nextCursor = following && `${following}:${page.output.next}`;
     const resources = [...threads, ...page.output.resources];
     return { resources, ...(nextCursor !== undefined && { nextCursor }) };

@@ -24,10 +24,10 @@ export interface ServerOptions {
   readonly maxAnswer?: number;
 }
 
-/** Returns the instructions of the bundle. Labelled texts of a project are found by search. */
-function toldTo({ library }: McpHost): string {
-  const found = library.find('knowledge', 'system/mcp_client', 'bundle');
-  return found.ok ? found.output.text.trim() : '';
+/** Returns the instructions of the bundle. A project cannot replace them. */
+function bundledInstructions({ library }: McpHost): string {
+  const item = library.find('knowledge', 'system/mcp_client', 'bundle');
+  return item.ok ? item.output.text.trim() : '';
 }
 
 /** Cuts the claimed name of a client to one line, so that it cannot fake another line. */
@@ -40,7 +40,7 @@ export function createMcpServer(
   {
     native = false,
     maxAnswer = MAX_ANSWER,
-    instructions = native ? '' : toldTo(host),
+    instructions = native ? '' : bundledInstructions(host),
   }: ServerOptions = {},
 ): McpServer {
   // This validator interprets schemas. The default one of the SDK would compile them to code.

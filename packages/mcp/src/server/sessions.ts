@@ -30,7 +30,7 @@ interface Session {
   usedAt: number;
 }
 
-/** An error at the HTTP level, in the format of the protocol. */
+/** Returns an HTTP error response in the format of the protocol. */
 export const refusal = (
   status: number,
   message: string,
@@ -65,7 +65,7 @@ export function createSessions({ clock, create, onError }: SessionPorts) {
   }
   const timer = setInterval(() => void sweep(), SWEEP_MS).unref();
 
-  /** Returns true if there is room. It may end the client's session that was idle longest. */
+  /** Returns true if the client may open a session. May end its session that was idle longest. */
   function makeRoom(client: string): boolean {
     const mine = own(client);
     if (mine.length >= MAX_OWN) {

@@ -27,7 +27,7 @@ const slugOf = (id: string): string =>
     .slice(0, 64)
     .replace(/^-+|-+$/g, '');
 
-/** The last folder is the name of the skill. */
+/** Returns the folder of a skill. Its last part is the name of the skill. */
 function pathOf(kind: Kind, id: string): string {
   const name = slugOf(id);
   return lastSegment(id) === name ? `${kind}/${id}` : `${kind}/${id}/${name}`;
@@ -45,14 +45,14 @@ function itemsAt(uri: string): { kind: Kind; id: string }[] {
     .map((id) => ({ kind, id }));
 }
 
-interface Made {
+interface Doc {
   readonly path: string;
   readonly text: string;
 }
 
 function createSource({ host, client }: ServerParts): SkillSource {
-  /** Undefined if the item does not exist or is not visible to this client. */
-  async function make(kind: Kind, id: string, context: ServerContext): Promise<Made | undefined> {
+  /** Creates the file of a skill. Undefined if the item is not found or not visible to this client. */
+  async function make(kind: Kind, id: string, context: ServerContext): Promise<Doc | undefined> {
     const request = { item_type: kind, item_id: id };
     const by = { client: client(), signal: context.mcpReq.signal };
     const loaded = await host.call('load', request, by);
@@ -76,16 +76,16 @@ function createSource({ host, client }: ServerParts): SkillSource {
     return { path: pathOf(kind, id), text: `---\n${head.join('\n')}\n---\n${text}` };
   }
 
-  /** Undefined for an item that cannot be a skill. */
-  const entryOf = async (made: Made | undefined): Promise<Skill | undefined> => {
-    if (!made) return undefined;
-    return await skillEntry(made.path, { 'SKILL.md': made.text }).catch(() => undefined);
+  /** Returns undefined for an item that cannot be a skill. */
+  const entryOf = async (file: Doc | undefined): Promise<Skill | undefined> => {
+    if (!file) return undefined;
+    return await skillEntry(file.path, { 'SKILL.md': file.text }).catch(() => undefined);
   };
 
-  async function find(uri: string, context: ServerContext): Promise<Made | undefined> {
+  async function find(uri: string, context: ServerContext): Promise<Doc | undefined> {
     for (const { kind, id } of itemsAt(uri)) {
-      const made = await make(kind, id, context);
-      if (made) return made;
+      const file = await make(kind, id, context);
+      if (file) return file;
     }
     return undefined;
   }
@@ -96,26 +96,26 @@ function createSource({ host, client }: ServerParts): SkillSource {
       const kind = KINDS.find((one) => one === named) ?? 'directive';
       const request = { query: '', item_type: kind, limit: PAGE, ...(at !== '' && { cursor: at }) };
       const by = { client: client(), signal: context.mcpReq.signal };
-      const found = await host.call('search', request, by);
-      if (!found.ok) return { skills: [] };
+      const answer = await host.call('search', request, by);
+      if (!answer.ok) return { skills: [] };
       const skills: Skill[] = [];
-      for (const item of listAt(found.output, 'items')) {
+      for (const item of listAt(answer.output, 'items')) {
         const skill = await entryOf(await make(kind, textAt(item, 'item_id'), context));
         if (skill) skills.push(skill);
       }
-      const more = textAt(found.output, 'next_cursor');
+      const more = textAt(answer.output, 'next_cursor');
       const next = more === '' ? KINDS[KINDS.indexOf(kind) + 1] : kind;
       return { skills, ...(next && { nextCursor: `${next}:${more}` }) };
     },
     get: async (uri, context) => await entryOf(await find(uri, context)),
     async read(uri, context) {
-      const made = await find(uri, context);
-      return made && { text: made.text, mimeType: 'text/markdown' };
+      const file = await find(uri, context);
+      return file && { text: file.text, mimeType: 'text/markdown' };
     },
   };
 }
 
-/** A reader can also run the directive, with the directive's permissions and limits. */
+/** Returns the text of a directive after a hint how to run it with its permissions and limits. */
 const directiveBody = (
   id: string,
   body: string,

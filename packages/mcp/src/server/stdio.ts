@@ -12,7 +12,7 @@ export async function serveMcp(
   options: ServerOptions = {},
   signal?: AbortSignal,
 ): Promise<void> {
-  // The process was started by the owner of the project.
+  // The owner of the project started this process.
   const client = { id: `stdio:${randomUUID()}`, role: 'approve' } as const;
   const wire = new StdioServerTransport();
   const handle = serveConnection(host, client, options, wire);

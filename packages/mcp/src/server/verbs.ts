@@ -1,4 +1,4 @@
-// The four kernel tools as tools of the SDK's server.
+// Registers the four kernel tools as tools of the SDK's server.
 import type { Json, JsonObject, Outcome } from '@kernmantle/core/base';
 import { checkParameters } from '@kernmantle/core/kernel';
 import { answerOf, FOUR_TOOLS } from '@kernmantle/core/llm';
@@ -35,15 +35,15 @@ function shortened(outcome: Outcome<Json>, fields: JsonObject): JsonObject {
   };
 }
 
-/** The schema for clients. The kernel validates inputs, so no untrusted expression runs here. */
+/** Returns a schema that clients see but that accepts every value. The kernel validates inputs. */
 export function listed(json: JsonObject, schema: ServerParts['schema']): ReturnType<typeof schema> {
   const { '~standard': standard } = schema(json);
   const validate = (value: unknown) => ({ value: value as JsonObject });
   return { '~standard': { ...standard, validate } };
 }
 
-/** Accepts the source `registry` of the original design as `catalog`. It is not listed. */
-const understood = (request: JsonObject): JsonObject =>
+/** Translates the older name `registry` of the source `catalog`, which no schema lists. */
+const withCurrentSource = (request: JsonObject): JsonObject =>
   request.source === 'registry' ? { ...request, source: 'catalog' } : request;
 
 export function addVerbs(server: McpServer, parts: ServerParts): void {
@@ -60,18 +60,18 @@ export function addVerbs(server: McpServer, parts: ServerParts): void {
         annotations: hints,
       },
       async (request, context) => {
-        const fits = checkParameters(name, understood(request), [], input);
+        const fits = checkParameters(name, withCurrentSource(request), [], input);
         if (!fits.ok) return answer(fits, answers);
         const own = refuseSmuggled(host.library, fits.output);
         if (!own.ok) return answer(own, answers);
         const { signal } = context.mcpReq;
         const progress = progressFor(context);
         const call = { client: client(), signal, ...progress?.port };
-        const make = (made: JsonObject) => host.call(name, made, call);
-        const asked = { call: fits.output, request: fits.output };
+        const make = (body: JsonObject) => host.call(name, body, call);
+        const approvalCall = { call: fits.output, request: fits.output };
         const outcome =
           name === 'execute'
-            ? await withApprovals({ ...parts, server }, asked, context, make)
+            ? await withApprovals({ ...parts, server }, approvalCall, context, make)
             : await make(fits.output);
         await progress?.end();
         return isInputRequiredResult(outcome) ? outcome : answer(outcome, answers);

@@ -1,4 +1,4 @@
-// Implements `approvals`: a person decides once, for exactly the call or right that was requested.
+// Implements `approvals`: a person decides about exactly the requested call, right, limit or question.
 import {
   compact,
   type Failure,
@@ -25,7 +25,7 @@ import { parseAge } from './threads/prune.ts';
 
 type DecisionInput = Omit<Decision, 'who' | 'channel'>;
 
-/** Writes the name of an option with its dashes, as on the command line. */
+/** Turns an invalid decision into a usage error that names the option with its dashes. */
 function asUsage({ error: { detail } }: Failure): Failure {
   const { message, option } = detail;
   if (typeof option !== 'string') return fail('usage', message);
@@ -38,11 +38,11 @@ function command(
 ): CommandRun {
   return async (call) => {
     const { args, terminal } = call;
-    const given = decide(call);
-    if (!given.ok) return given;
+    const input = decide(call);
+    if (!input.ok) return input;
     return await withRegistry(call, async ({ store }) => {
       const id = asText(args[0]) ?? '';
-      const decision = { ...given.output, by: speaker(call) };
+      const decision = { ...input.output, by: speaker(call) };
       const result = await decideApproval(store, id, decision, isWords);
       const done = !result.ok && result.error.code === 'invalid_input' ? asUsage(result) : result;
       const thread = done.ok ? (done.output.thread ?? '') : '';
@@ -62,8 +62,8 @@ function command(
 function answerOf(options: CommandCall['options']): Outcome<DecisionInput['answer']> {
   const { once, beyond, value } = options;
   const scope = asText(options.scope);
-  const given = [once === true, beyond === true, value === true, scope !== undefined];
-  if (given.filter(Boolean).length > 1) {
+  const choices = [once === true, beyond === true, value === true, scope !== undefined];
+  if (choices.filter(Boolean).length > 1) {
     return fail('usage', 'use only one of `--once`, `--value`, `--scope` and `--beyond`');
   }
   if (beyond === true) return ok({ beyond });
@@ -79,14 +79,14 @@ export const approve = command(({ options }) => {
   const time = asText(options.for);
   const lasts = time === undefined ? ok(undefined) : parseAge('for', time);
   if (!lasts.ok) return lasts;
-  const given = compact<DecisionInput>({
+  const input = compact<DecisionInput>({
     decision: 'approved',
     why: asText(options.why) ?? '',
     uses: uses.output,
     expires: lasts.output === undefined ? undefined : Date.now() + lasts.output,
     answer: answer.output,
   });
-  return ok(given);
+  return ok(input);
 });
 
 export const deny = command(({ options }) =>
@@ -114,7 +114,7 @@ const isLong = (value: Json): boolean => JSON.stringify(value).length > MAX_LINE
 /** Fields for programs. The call and its question contain the same information for people. */
 const FOR_PROGRAMS: ReadonlySet<string> = new Set(['action', 'roles', 'kinds']);
 
-/** A list of texts is printed without JSON syntax. */
+/** Returns a value as text. A list of texts has no JSON syntax. */
 const inWords = (value: Json): string =>
   Array.isArray(value) && value.every((part) => typeof part === 'string')
     ? visible(value.join(', '))
@@ -143,12 +143,12 @@ function linesOf(name: string, value: Json, paint: Terminal['paint']): string[] 
 
 /** The question as a sentence. For a right or a limit, the sentence names it. */
 function questionOf({ kind, shown, binding }: Approval): string {
-  const asked = onOneLine(plainText(shown.question ?? ''));
+  const question = onOneLine(plainText(shown.question ?? ''));
   if (kind === 'capability' && binding.capability)
-    return `Give \`${plainText(binding.capability)}\`? ${asked}`.trim();
+    return `Give \`${plainText(binding.capability)}\`? ${question}`.trim();
   if (kind === 'limit' && binding.limits)
-    return `Raise ${JSON.stringify(binding.limits)}? ${asked}`.trim();
-  return asked === '' ? plainText(shown.operation ?? shown.action ?? kind) : asked;
+    return `Raise ${JSON.stringify(binding.limits)}? ${question}`.trim();
+  return question === '' ? plainText(shown.operation ?? shown.action ?? kind) : question;
 }
 
 /** Returns the names of the rules and guards that ask. */
@@ -233,8 +233,8 @@ export const showApproval: CommandRun = (call) =>
   withRegistry(call, async ({ store }) => {
     const { args, terminal } = call;
     const id = asText(args[0]) ?? '';
-    const found = await store.approvals({ id });
-    const list = found.ok ? await marked(store, found.output) : found;
+    const rows = await store.approvals({ id });
+    const list = rows.ok ? await marked(store, rows.output) : rows;
     const [one] = list.ok ? list.output : [];
     const missing = fail(
       'not_found',
@@ -264,8 +264,8 @@ export const listApprovals: CommandRun = (call) =>
       const { options, terminal } = call;
       const thread = asText(options.thread);
       const state = options.all === true ? undefined : ('pending' as const);
-      const found = await store.approvals(compact({ state, thread }));
-      const list = found.ok ? await marked(store, found.output) : found;
+      const rows = await store.approvals(compact({ state, thread }));
+      const list = rows.ok ? await marked(store, rows.output) : rows;
       return terminal.finish(list, (approvals) => {
         const showOne = options.verbose === true ? show : showBriefly;
         for (const approval of approvals) showOne(approval, Date.now(), terminal);

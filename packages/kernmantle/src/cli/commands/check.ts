@@ -113,7 +113,7 @@ async function priceProblems(runtime: Runtime, paths: readonly string[]): Promis
 
 const MAPPING = /[\\/]\.ai[\\/]tools[\\/]mcp[\\/](?:[^\\/]+[\\/])*mapping\.ya?ml$/;
 
-/** Problems in the mapping files, in which a person describes the tools of MCP servers. */
+/** Returns problems in the mapping files, in which a person describes the tools of MCP servers. */
 async function mappingProblemsIn(
   { library, project }: Runtime,
   paths: readonly string[],
@@ -181,8 +181,8 @@ function steeredDirectives({ library, policies }: Runtime, items: readonly Item[
     });
     const others = tools.filter((tool) => tool !== outside[0]);
     const [harm] = RISKS.flatMap((risk) => {
-      const found = others.find(({ tool }) => tool?.risk.includes(risk));
-      return found ? [{ risk, to: found.id }] : [];
+      const tool = others.find(({ tool }) => tool?.risk.includes(risk));
+      return tool ? [{ risk, to: tool.id }] : [];
     });
     const from = outside[0]?.id;
     if (from === undefined || harm === undefined) return [];
@@ -195,7 +195,7 @@ function steeredDirectives({ library, policies }: Runtime, items: readonly Item[
 
 const signHint = ({ file }: Item): string => `review it, then \`km sign ${file}\``;
 
-/** Problems that make `run` and `exec` refuse an item although the item itself is valid. */
+/** Returns warnings for valid items that `run` or `exec` would refuse. */
 async function refusedItems(
   runtime: Runtime,
   { terminal }: CommandCall,
@@ -252,7 +252,7 @@ export const run: CommandRun = async (call) => {
   if (missing !== undefined) {
     return fail('not_found', `file or folder \`${missing}\` not found`);
   }
-  // A file is checked together with the other items of its project, wherever the user is.
+  // A file is checked together with the other items of its project, not of the current folder.
   const [first = terminal.cwd] = paths;
   const project = asText(call.options.project) ?? projectOf(first);
   const work = async (runtime: Runtime): Promise<number> => {
@@ -261,7 +261,7 @@ export const run: CommandRun = async (call) => {
     const isItem = (path: string): boolean =>
       library.all().some(({ file }) => resolve(file) === path);
     const { scripts, others } = divide(paths, isItem);
-    const found =
+    const itemProblems =
       paths.length === 0
         ? library.check({ sources: ['project', 'user'] })
         : others.filter((path) => !MAPPING.test(path)).flatMap((path) => checkPath(path, library));
@@ -272,7 +272,7 @@ export const run: CommandRun = async (call) => {
     const refused = await refusedItems(runtime, call, paths);
     const prices = await priceProblems(runtime, paths);
     const mappings = await mappingProblemsIn(runtime, paths);
-    const list = once([...found, ...refused, ...inScripts, ...prices, ...mappings])
+    const list = once([...itemProblems, ...refused, ...inScripts, ...prices, ...mappings])
       .map((diagnostic) => shorten(diagnostic, terminal.cwd))
       .sort(order);
     if (terminal.json) terminal.out(JSON.stringify(list));

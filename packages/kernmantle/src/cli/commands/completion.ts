@@ -75,8 +75,8 @@ function readLine(words: readonly string[], all: readonly Command[]): Typed {
     if (option) option = undefined;
     else if (!word.startsWith('-')) before.push(word);
     else {
-      const found = command?.options.find(({ long, short }) => word === long || word === short);
-      option = found?.required ? found : undefined;
+      const match = command?.options.find(({ long, short }) => word === long || word === short);
+      option = match?.required ? match : undefined;
     }
   }
   return { command, current, before, option, project, store };
@@ -111,15 +111,15 @@ async function wordsFor(typed: Typed, all: readonly Command[], call: CommandCall
   if (kind === 'shell') return Object.keys(SHELLS);
   const list = listOf(kind, current);
   if (!list) return [];
-  let found: string[] = [];
+  let ids: string[] = [];
   // Completing a command or an option must not load the rest of the program.
   const { withRuntime } = await import('../project.ts');
   const { project, store } = typed;
   await withRuntime({ ...call, options: { project, store } }, async (runtime) => {
-    found = await list(runtime);
+    ids = await list(runtime);
     return 0;
   });
-  return found;
+  return ids;
 }
 
 /** Returns no words if it cannot list them. The shell then offers files. */
@@ -181,8 +181,8 @@ export const run: CommandRun = async (call) => {
   const { args, terminal, commands } = call;
   const shell = asText(args[0]) ?? '';
   if (shell === 'words') {
-    const found = await complete(asList(args[1]), call);
-    return terminal.finish(ok(found), (list) => list.forEach((word) => terminal.out(word)));
+    const words = await complete(asList(args[1]), call);
+    return terminal.finish(ok(words), (list) => list.forEach((word) => terminal.out(word)));
   }
   const make = Object.hasOwn(SHELLS, shell) ? SHELLS[shell] : undefined;
   return make

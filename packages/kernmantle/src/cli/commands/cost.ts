@@ -43,7 +43,7 @@ export const run: CommandRun = async (call) => {
     call,
     async ({ store, runtime }) => {
       const report = await costReport(runtime, store, since);
-      return terminal.finish(report, (shown) => show(shown, terminal));
+      return terminal.finish(report, (figures) => show(figures, terminal));
     },
     async (runtime) => {
       const nothing = await costReport(runtime, undefined, since);

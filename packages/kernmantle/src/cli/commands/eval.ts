@@ -28,15 +28,15 @@ import { asText, type CommandRun } from '../command.ts';
 import { type Terminal, visible } from '../terminal/terminal.ts';
 import { readInput } from './exec.ts';
 
-function readJson(given: string | undefined, what: string): Outcome<Json> {
-  if (given === undefined) return ok({});
-  if (/^\s*[[{]/.test(given)) return parseJson(given);
-  const text = readInput(given);
+function readJson(argument: string | undefined, what: string): Outcome<Json> {
+  if (argument === undefined) return ok({});
+  if (/^\s*[[{]/.test(argument)) return parseJson(argument);
+  const text = readInput(argument);
   if (!text.ok) return fail('not_found', `${what} ${text.error.detail.message}`);
   const parsed = parseJson(text.output);
   return parsed.ok
     ? parsed
-    : fail('invalid_input', `${what} \`${given}\`: ${parsed.error.detail.message}`);
+    : fail('invalid_input', `${what} \`${argument}\`: ${parsed.error.detail.message}`);
 }
 
 function evaluate(source: string, context: Json, schema?: ContextSchema): Outcome<Json> {
@@ -46,7 +46,7 @@ function evaluate(source: string, context: Json, schema?: ContextSchema): Outcom
   if (unknown) {
     const { path, column, suggestion } = unknown;
     const hint = suggestion ? `; did you mean \`${suggestion}\`` : '';
-    const message = `column ${column}: unknown path \`${path}\`${hint}`;
+    const message = `column ${column}: path \`${path}\` not found in the schema${hint}`;
     return fail('expression_error', message, { kind: 'syntax', column });
   }
   return compiled.output.value(context);
@@ -64,23 +64,23 @@ function testCase(source: string, context: Json): Outcome<JsonObject> {
 }
 
 /** Names used as `{name}` are required unless the case lists them as optional. */
-function body(given: Json, context: JsonObject, optional: readonly string[]): Outcome<Json> {
-  const used = JSON.stringify(given).matchAll(/\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*\}/g);
+function body(template: Json, context: JsonObject, optional: readonly string[]): Outcome<Json> {
+  const used = JSON.stringify(template).matchAll(/\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*\}/g);
   const names = Array.from(used, ([, name = '']) => name).filter(
     (name) => !optional.includes(name),
   );
-  return fillBody(given, context, new Set(names));
+  return fillBody(template, context, new Set(names));
 }
 
-function environment(given: Json, context: JsonObject): Outcome<Json> {
+function environment(template: Json, context: JsonObject): Outcome<Json> {
   const names = new Set(Object.keys(context));
-  for (const [, name = ''] of JSON.stringify(given).matchAll(/\$\{([A-Za-z_][A-Za-z0-9_]*)/g))
+  for (const [, name = ''] of JSON.stringify(template).matchAll(/\$\{([A-Za-z_][A-Za-z0-9_]*)/g))
     names.add(name);
   const env: Record<string, string> = {};
   for (const [name, value] of Object.entries(context)) {
     if (value !== null) env[name] = typeof value === 'string' ? value : JSON.stringify(value);
   }
-  const expanded = expandEnv(given, env, names);
+  const expanded = expandEnv(template, env, names);
   return expanded.ok ? ok(expanded.output.value) : expanded;
 }
 
@@ -105,15 +105,15 @@ const FORMS: Readonly<Record<'expr' | 'template' | 'body' | 'env_template', Eval
 function evaluateCase(line: string): Outcome<JsonObject> {
   const parsed = parseJson(line);
   if (!parsed.ok) return parsed;
-  const given = parsed.output;
-  if (!isObject(given)) return fail('invalid_input', 'a case must be an object');
-  const form = Object.keys(FORMS).find((name) => Object.hasOwn(given, name));
+  const entry = parsed.output;
+  if (!isObject(entry)) return fail('invalid_input', 'a case must be an object');
+  const form = Object.keys(FORMS).find((name) => Object.hasOwn(entry, name));
   if (form === undefined) {
     return fail('invalid_input', 'a case needs `expr`, `template`, `body` or `env_template`');
   }
-  const optional = (getOwn(given, 'optional') as string[] | undefined) ?? [];
-  const context = getOwn(given, 'context') ?? {};
-  const source = given[form];
+  const optional = (getOwn(entry, 'optional') as string[] | undefined) ?? [];
+  const context = getOwn(entry, 'context') ?? {};
+  const source = entry[form];
   if (form === 'expr' && typeof source === 'string') return testCase(source, context);
   const value = FORMS[form as keyof typeof FORMS](source ?? null, context, { optional });
   return value.ok ? ok({ value: value.output }) : value;
@@ -150,9 +150,9 @@ async function runFile(file: string, { out, closed }: Terminal): Promise<Outcome
 }
 
 /** Reads a body as JSON, or as plain text if it is not JSON. */
-const jsonOrText = (given: string): Json => {
-  const parsed = parseJson(given);
-  return parsed.ok ? parsed.output : given;
+const jsonOrText = (text: string): Json => {
+  const parsed = parseJson(text);
+  return parsed.ok ? parsed.output : text;
 };
 
 export const run: CommandRun = async ({ args, options, terminal }) => {
@@ -168,7 +168,7 @@ export const run: CommandRun = async ({ args, options, terminal }) => {
   ];
   const [chosen, second] = forms.filter(([, text]) => text !== undefined);
   if (!chosen || second) {
-    const message = 'give one expression, or one of --template, --body, --env, --file';
+    const message = 'use one expression, or one of `--template`, `--body`, `--env` and `--file`';
     return fail('usage', message);
   }
   const context = readJson(asText(options.ctx), 'context');
@@ -176,9 +176,9 @@ export const run: CommandRun = async ({ args, options, terminal }) => {
   const schema =
     options.schema === undefined ? ok(undefined) : readJson(asText(options.schema), 'schema');
   if (!schema.ok) return schema;
-  const [form, given = null] = chosen;
+  const [form, source = null] = chosen;
   const contextSchema = schema.output as ContextSchema | undefined;
-  const result = FORMS[form](given, context.output, { schema: contextSchema });
+  const result = FORMS[form](source, context.output, { schema: contextSchema });
   if (terminal.json) {
     terminal.out(answer(result.ok ? ok({ value: result.output }) : result));
     return result.ok ? EXIT.done : exitCodeOf(result.error);

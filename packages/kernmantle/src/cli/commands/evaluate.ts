@@ -36,8 +36,8 @@ function readText(cwd: string, name: string): Outcome<string> {
 }
 
 /** Returns the named values in the order of `all`, or all values if none is named. */
-function chosen<T extends string>(given: unknown, all: readonly T[], option: string): Outcome<T[]> {
-  const words = asList(given).flatMap((word) => word.split(','));
+function chosen<T extends string>(value: unknown, all: readonly T[], option: string): Outcome<T[]> {
+  const words = asList(value).flatMap((word) => word.split(','));
   const unknown = words.find((word) => !all.some((one) => one === word));
   if (unknown !== undefined) {
     return fail('usage', `\`--${option} ${unknown}\` not found; use ${all.join(', ')}`);
@@ -45,11 +45,11 @@ function chosen<T extends string>(given: unknown, all: readonly T[], option: str
   return ok(words.length === 0 ? [...all] : all.filter((one) => words.includes(one)));
 }
 
-function seedOf(given: string | undefined): Outcome<number | undefined> {
-  if (given === undefined) return ok(undefined);
-  return /^\d{1,9}$/.test(given)
-    ? ok(Number(given))
-    : fail('usage', `\`--seed ${given}\` must be a whole number`);
+function seedOf(text: string | undefined): Outcome<number | undefined> {
+  if (text === undefined) return ok(undefined);
+  return /^\d{1,9}$/.test(text)
+    ? ok(Number(text))
+    : fail('usage', `\`--seed ${text}\` must be a whole number`);
 }
 
 const COLUMNS: readonly (readonly [keyof RunFigures, string])[] = [
@@ -133,8 +133,8 @@ async function runParts(
   });
   if (!other) return await here;
   const more = ['metadata', 'seed'].flatMap((name) => {
-    const given = asText(options[name]);
-    return given === undefined ? [] : [`--${name}`, given];
+    const value = asText(options[name]);
+    return value === undefined ? [] : [`--${name}`, value];
   });
   const words = { data: asText(args[0]) ?? '', more, cwd, env };
   const [first, second] = await Promise.all([here, runElsewhere(other, words, signal)]);
@@ -150,8 +150,8 @@ export const evaluateAttacks: CommandRun = async (call) => {
   if (!data.ok) return data;
   const read = readCases(data.output);
   if (!read.ok) return read;
-  const known = metadataOf(call);
-  if (!known.ok) return known;
+  const facts = metadataOf(call);
+  if (!facts.ok) return facts;
   const modes = chosen(options.mode, MODES, 'mode');
   if (!modes.ok) return modes;
   const variants = chosen(options.variant, VARIANTS, 'variant');
@@ -163,8 +163,8 @@ export const evaluateAttacks: CommandRun = async (call) => {
   if (!writable.ok) return writable;
   const { cases, metadata } =
     seed.output === undefined
-      ? { cases: read.output, metadata: known.output }
-      : rename(read.output, known.output, seed.output);
+      ? { cases: read.output, metadata: facts.output }
+      : rename(read.output, facts.output, seed.output);
   const part = { modes: modes.output, variants: variants.output };
   const lines = await interruptible((signal) => runParts(call, cases, metadata, part, signal));
   if (!lines.ok) return lines;

@@ -21,7 +21,7 @@ import { asList, asText, type CommandRun } from '../command.ts';
 import { speaker, withRuntime } from '../project.ts';
 import { confirm, interruptible, type Terminal, visible } from '../terminal/terminal.ts';
 
-/** True if the tool declares this parameter as text. Absent if the tool is unknown. */
+/** Returns true if the item declares this parameter as text. */
 type IsText = (name: string) => boolean;
 
 /** Parses `name=value` pairs, or one JSON object. Values are JSON unless declared as text. */
@@ -49,19 +49,19 @@ export function parseParameters(words: readonly string[], isText?: IsText): Outc
   return ok(parameters);
 }
 
-/** Parameters that keep their input as text, so that `1`, `true` or `{}` is not parsed. */
-export function textsOf(library: Library, kind: string, id: string, given: JsonObject): IsText {
+/** Returns a test for parameters whose input stays text, so that `1`, `true` or `{}` is not parsed. */
+export function textsOf(library: Library, kind: string, id: string, input: JsonObject): IsText {
   const declared = new Map<string, string | undefined>();
   if (kind === 'directive') {
-    const found = library.find(kind, id);
-    const item = found.ok && found.output.kind === kind ? found.output : undefined;
+    const match = library.find(kind, id);
+    const item = match.ok && match.output.kind === kind ? match.output : undefined;
     for (const { name, type } of item?.directive?.inputs ?? []) declared.set(name, type);
   } else if (kind === 'tool') {
     const chain = library.chain(id);
     const links = chain.ok ? chain.output.links.flatMap(({ tool }) => tool ?? []) : [];
     // The nearest link of the chain decides, and a selected action decides before it.
     for (const { parameters, actions } of links.toReversed()) {
-      const action = actions.find(({ name }) => name === given.action);
+      const action = actions.find(({ name }) => name === input.action);
       for (const { name, type } of [...parameters, ...(action?.parameters ?? [])]) {
         declared.set(name, type);
       }
@@ -105,12 +105,12 @@ function reportQuarantine(output: Json, terminal: Terminal): void {
 }
 
 /** Offers to sign an unsigned item after a refusal. The person sees the file first. */
-async function signsNow(done: Outcome<Json>, runtime: Runtime, terminal: Terminal) {
-  const id = done.ok ? undefined : done.error.detail.unsigned;
-  const found = typeof id === 'string' ? runtime.library.find('tool', id) : undefined;
-  if (!found?.ok || !terminal.isInteractive) return false;
-  const { file } = found.output;
-  terminal.note(`tool \`${found.output.id}\` is not signed: ${visible(file)}`);
+async function signsNow(result: Outcome<Json>, runtime: Runtime, terminal: Terminal) {
+  const id = result.ok ? undefined : result.error.detail.unsigned;
+  const match = typeof id === 'string' ? runtime.library.find('tool', id) : undefined;
+  if (!match?.ok || !terminal.isInteractive) return false;
+  const { file } = match.output;
+  terminal.note(`tool \`${match.output.id}\` is not signed: ${visible(file)}`);
   if (!(await confirm(terminal, 'sign it with your key and continue?'))) return false;
   const signed = signFiles(runtime, [file], speaker({ terminal }));
   if (!signed.ok) terminal.note(visible(signed.error.detail.message));

@@ -15,7 +15,7 @@ import { inProject } from '../project.ts';
 import { type Terminal, valueText, visible } from '../terminal/terminal.ts';
 import { findThread } from '../threads/open-threads.ts';
 
-/** Explains what a thread ran and what it could do. A project without threads gets no registry. */
+/** Explains the files and the permissions of a thread. A project without threads gets no registry. */
 async function ofThread(runtime: Runtime, word: string): Promise<Outcome<Json>> {
   if (!runtime.registry.isThere()) {
     return fail('not_found', `no thread has run in \`${runtime.project}\` yet`);
@@ -80,11 +80,11 @@ function showGrants(permissions: Json, terminal: Terminal): void {
     const scope = isObject(scopes) ? Object.entries(scopes) : [];
     const uses = getOwn(grant, 'uses');
     const counted = uses === undefined ? [] : [['uses', uses] as const];
-    const shown = [...scope, ...counted]
+    const conditions = [...scope, ...counted]
       .map(([field, glob]) => `${field} ${valueText(glob)}`)
       .join(', ');
     const capability = valueText(getOwn(grant, 'capability') ?? '').padEnd(15);
-    terminal.out(`  ${capability} ${shown || 'any'}`);
+    terminal.out(`  ${capability} ${conditions || 'any'}`);
     for (const cap of listAt(grant, 'capped')) {
       const much = getOwn(cap, 'extent') === 'whole' ? 'but not at all' : 'but in part';
       const why = `the ${textAt(cap, 'from')} policy ${textAt(cap, 'message')}`;

@@ -39,29 +39,30 @@ function writeTemplate(dir: string, force: boolean): Outcome<WrittenFiles> {
 
 const ID_FILE = '.ai/config/project.yaml';
 
-/** Creates the id, and copies the template if it is requested. */
+/** Creates the id, and copies the template unless `--id` is set. */
 function makeProject(
   dir: string,
   { id: onlyId, force }: Readonly<Record<string, unknown>>,
 ): Outcome<WrittenFiles> {
-  const made = onlyId === true ? ok({ written: [], kept: [] }) : writeTemplate(dir, force === true);
-  if (!made.ok) return made;
-  const given = giveProjectId(join(dir, '.ai'), systemRandom);
-  if (!given.ok) return given;
-  const { written, kept } = made.output;
-  const into: string[] = given.output.isNew ? written : kept;
+  const files =
+    onlyId === true ? ok({ written: [], kept: [] }) : writeTemplate(dir, force === true);
+  if (!files.ok) return files;
+  const projectId = giveProjectId(join(dir, '.ai'), systemRandom);
+  if (!projectId.ok) return projectId;
+  const { written, kept } = files.output;
+  const into: string[] = projectId.output.isNew ? written : kept;
   into.push(ID_FILE);
   return ok({ written: written.sort(), kept: kept.sort() });
 }
 
 export const run: CommandRun = async ({ args, options, terminal }) => {
   const dir = resolve(terminal.cwd, asText(args[0]) ?? '.');
-  const made = makeProject(dir, options);
-  if (!made.ok) return made;
+  const copy = makeProject(dir, options);
+  if (!copy.ok) return copy;
   const { cwd, env } = terminal;
   const runtime = await openRuntime({ project: dir, cwd, env, store: '' });
   if (!runtime.ok) return runtime;
-  const items = made.output.written.filter((name) => /\.(md|yaml)$/.test(name) && name !== ID_FILE);
+  const items = copy.output.written.filter((name) => /\.(md|yaml)$/.test(name) && name !== ID_FILE);
   const signed = signFiles(
     runtime.output,
     items.map((name) => join(runtime.output.project, name)),
@@ -70,7 +71,7 @@ export const run: CommandRun = async ({ args, options, terminal }) => {
   await runtime.output.close();
   if (!signed.ok) return signed;
   const key = signed.output[0]?.statement.key ?? '';
-  return terminal.finish(ok({ ...made.output, signed: items, key }), ({ written, kept }) => {
+  return terminal.finish(ok({ ...copy.output, signed: items, key }), ({ written, kept }) => {
     for (const file of written) terminal.out(`${terminal.paint('green', 'wrote')} ${file}`);
     for (const file of kept) terminal.out(`${terminal.paint('dim', 'kept ')} ${file}`);
     if (key !== '') terminal.note(`signed with your key ${key}`);

@@ -22,19 +22,19 @@ function showPolicy({ files, lines }: PolicyReport, { out, paint }: Terminal): v
     const origin = paint('dim', `[${from.join(', ')}]`);
     const line = `${visible(setting).padEnd(28)} ${text}`;
     out(
-      isVoid ? paint('dim', `${line}  [${from.join(', ')}: does not hold]`) : `${line}  ${origin}`,
+      isVoid ? paint('dim', `${line}  [${from.join(', ')}: has no effect]`) : `${line}  ${origin}`,
     );
   }
 }
 
 export const policy = inProject(async (runtime, { options, terminal }) => {
   const { policyReport } = await reports.policy();
-  const shown = policyReport(runtime, asText(options.directive));
-  const code = terminal.finish(shown, (output) => {
+  const report = policyReport(runtime, asText(options.directive));
+  const code = terminal.finish(report, (output) => {
     showPolicy(output, terminal);
     terminal.diagnostics(runtime.policies().diagnostics);
   });
-  const isBroken = shown.ok && shown.output.files.some(({ state }) => state === 'broken');
+  const isBroken = report.ok && report.output.files.some(({ state }) => state === 'broken');
   return isBroken ? EXIT.invalid : code;
 });
 
@@ -49,8 +49,8 @@ const MARKS: Readonly<
 function showHealth({ findings }: HealthReport, terminal: Terminal): void {
   for (const { about, state, message, fix } of findings) {
     const [colour, mark] = MARKS[state];
-    const shown = terminal.paint(colour, mark.padEnd(3));
-    terminal.out(`${shown}${about.padEnd(16)} ${visible(message)}`);
+    const sign = terminal.paint(colour, mark.padEnd(3));
+    terminal.out(`${sign}${about.padEnd(16)} ${visible(message)}`);
     if (fix) terminal.out(`   ${terminal.paint('blue', 'fix')}: ${fix}`);
   }
 }

@@ -18,11 +18,11 @@ export const searchItems = inProject(async (runtime, call) => {
     detail: asText(options.detail),
     limit: limit === undefined ? undefined : Number(limit),
   });
-  const found = await runtime.call('search', request, {
+  const result = await runtime.call('search', request, {
     surface: 'cli',
     name: speaker(call).who,
   });
-  return terminal.finish(found, (output) => {
+  return terminal.finish(result, (output) => {
     const listed = getOwn(output, 'items');
     const items = Array.isArray(listed) ? listed.filter((item) => isObject(item)) : [];
     for (const item of items) {

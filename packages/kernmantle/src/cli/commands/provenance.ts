@@ -52,11 +52,11 @@ const words = (value: Json | undefined): string[] =>
   Array.isArray(value) ? value.map((one) => visible(plainText(one))) : [];
 
 /** Prints the tree. A refusal also shows the sources of the taint and the missing permission. */
-export function drawProvenance(found: Explained, terminal: Terminal): void {
-  drawTree(found, terminal);
-  if (found.refusal === null) return;
+export function drawProvenance(explained: Explained, terminal: Terminal): void {
+  drawTree(explained, terminal);
+  if (explained.refusal === null) return;
   const [tainted, needed] = ['tainted_by', 'needed'].map((name) =>
-    words(getOwn(found.refusal, name)),
+    words(getOwn(explained.refusal, name)),
   );
   const line = (name: string, all: readonly string[] = []): void => {
     if (all.length > 0) terminal.out(`${terminal.paint('dim', name)} ${all.join('; ')}`);
@@ -67,14 +67,14 @@ export function drawProvenance(found: Explained, terminal: Terminal): void {
 
 /** Reads the number of a line or of an event. */
 function numberOption(options: CommandCall['options'], name: string): Outcome<number | undefined> {
-  const asked = asText(options[name]);
-  if (asked === undefined) return ok(undefined);
-  const value = Number(asked);
+  const text = asText(options[name]);
+  if (text === undefined) return ok(undefined);
+  const value = Number(text);
   return Number.isInteger(value) && value > 0
     ? ok(value)
     : fail(
         'usage',
-        `\`--${name} ${asked}\` must be the number of ${name === 'line' ? 'a line' : 'an event'}`,
+        `\`--${name} ${text}\` must be the number of ${name === 'line' ? 'a line' : 'an event'}`,
       );
 }
 
@@ -91,8 +91,8 @@ const ofThread = (call: CommandCall, word: string, value?: string): Promise<Endi
     if (value !== undefined && isNamed) {
       return fail('usage', `use either \`${value}\`, or \`--seq\` and \`--argument\``);
     }
-    const asked = compact({ seq: seq.output, argument, value });
-    const explained = await explainRefusal(store, row.output.id, asked);
+    const subject = compact({ seq: seq.output, argument, value });
+    const explained = await explainRefusal(store, row.output.id, subject);
     return terminal.finish(explained, (found) => drawProvenance(found, terminal));
   });
 
@@ -128,7 +128,7 @@ export const run: CommandRun = async (call) => {
     return end;
   });
   // The script could not run.
-  explained ??= fail(fault?.code ?? 'not_found', fault?.detail.message ?? 'there is no script');
+  explained ??= fail(fault?.code ?? 'not_found', fault?.detail.message ?? 'no script found');
   const code = terminal.finish(explained, (found) => drawProvenance(found, terminal));
   // The user asked about a refusal, so the refusal is a success of this command. Any other failure
   // is that of the script.

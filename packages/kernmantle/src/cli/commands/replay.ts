@@ -1,5 +1,5 @@
-// Implements `replay`: replays an ended thread from its journal and shows where it would take
-// another path today.
+// Implements `replay`: replays an ended thread from its journal and prints the first difference from
+// the recorded events.
 import { compact, EXIT, type JsonObject, masked, ok, shorten } from '@kernmantle/core/base';
 import type { ReplayReport } from '@kernmantle/core/harness';
 import { eventLine, type Noted } from '@kernmantle/core/journal';

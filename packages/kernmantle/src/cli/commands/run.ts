@@ -1,7 +1,7 @@
 // Implements `run`: a directive as a thread, within its limits, with a live view. The thread runs
-// in this process, or on a worker if several machines share the store. The first Ctrl-C pauses a
-// thread of this process. A second one ends the process at once; the thread is interrupted and can
-// be resumed.
+// in this process, or on a worker if several machines share the store. The first Ctrl-C stops a thread
+// of this process at its next step. A second one ends the process at once; the thread is interrupted
+// and can be resumed.
 import {
   compact,
   EXIT,
@@ -57,15 +57,15 @@ function listenForInterrupts(view: RunView, store: Store, person: Actor) {
     await view.end();
     process.exit(EXIT.interrupted);
   }
-  async function askToStop(): Promise<void> {
+  async function requestStop(): Promise<void> {
     const thread = view.isAtWork() ? view.root() : undefined;
     // Only this run receives the signal. A later resume must not be stopped by it.
     const by = actorName(person);
-    const wish = { kind: 'terminate', payload: { this_run: true }, key: signalKey(), by };
+    const request = { kind: 'terminate', payload: { this_run: true }, key: signalKey(), by };
     const sent =
       thread === undefined
         ? undefined
-        : await store.signal({ thread, ...wish }, personAuditRow(person, 'stop', thread));
+        : await store.signal({ thread, ...request }, personAuditRow(person, 'stop', thread));
     if (sent?.ok) view.say('stopping; press Ctrl-C again to leave at once and resume later');
     else controller.abort();
   }
@@ -75,7 +75,7 @@ function listenForInterrupts(view: RunView, store: Store, person: Actor) {
     else if (presses === 2) {
       last = setTimeout(() => void leave(), LEAVE_PATIENCE_MS);
       controller.abort();
-    } else void askToStop();
+    } else void requestStop();
   }
   process.on('SIGINT', press);
   process.on('SIGTERM', press);
@@ -102,7 +102,7 @@ function printDetached(thread: string, terminal: Terminal): number {
 }
 
 /** The last line of JSON output. Its `type` distinguishes it from the events before it. */
-const resultLine = (done: Outcome<object>): string => JSON.stringify({ type: 'result', ...done });
+const resultLine = (end: Outcome<object>): string => JSON.stringify({ type: 'result', ...end });
 
 function refuse(refused: Failure, terminal: Terminal, usageCodes: readonly string[]): number {
   if (terminal.json) terminal.out(resultLine(refused));
@@ -165,9 +165,9 @@ async function withReplies(
   const standIn = { base_url: url, key: 'ANTHROPIC_API_KEY' };
   try {
     const ended = await work({ ...call, terminal: { ...terminal, env } }, standIn);
-    const left = unused();
-    if (left > 0 && ended === EXIT.done) {
-      terminal.note(`${left} ${left === 1 ? 'reply was' : 'replies were'} not used`);
+    const rest = unused();
+    if (rest > 0 && ended === EXIT.done) {
+      terminal.note(`${rest} ${rest === 1 ? 'reply was' : 'replies were'} not used`);
     }
     return ended;
   } finally {
@@ -184,14 +184,14 @@ async function answered(
 ): Promise<Outcome<ThreadResult>> {
   const person = personAt(call.terminal, signal);
   if (!person) return first;
-  let done = first;
-  while (done.ok && done.output.status === 'waiting' && !signal.aborted) {
-    const { thread_id } = done.output;
+  let outcome = first;
+  while (outcome.ok && outcome.output.status === 'waiting' && !signal.aborted) {
+    const { thread_id } = outcome.output;
     if (!(await answerHere(store, thread_id, person, speaker(call)))) break;
     // In a shared store the answer has queued the thread for a worker.
-    done = await (store.fleet ? threads.resumeAnywhere : threads.resume)(thread_id, signal);
+    outcome = await (store.fleet ? threads.resumeAnywhere : threads.resume)(thread_id, signal);
   }
-  return done;
+  return outcome;
 }
 
 /** Runs a thread to its end, prints the result and returns the exit code. */
@@ -203,8 +203,8 @@ export async function followRun(call: CommandCall, follow: Follow): Promise<Endi
 
 /** Warns about policies with an invalid signature, whose relaxations have no effect. */
 function warnPolicies(runtime: Runtime, terminal: Terminal): void {
-  const found = runtime.policies().diagnostics.filter(({ code }) => code.startsWith('signature_'));
-  terminal.diagnostics(found.map((one) => ({ ...one, severity: 'warning' })));
+  const issues = runtime.policies().diagnostics.filter(({ code }) => code.startsWith('signature_'));
+  terminal.diagnostics(issues.map((one) => ({ ...one, severity: 'warning' })));
 }
 
 /** Follows a thread on a worker until it ends, the user leaves, or no worker serves it. */
@@ -225,8 +225,8 @@ async function followOnWorker(
     [isUnserved, isLooked] = [isUnserved || isSo, true];
     if (isUnserved && options.wait === false) detaching.abort();
   };
-  queued.onMade = async (made) => {
-    id = made;
+  queued.onMade = async (created) => {
+    id = created;
     await look();
   };
   const signal = AbortSignal.any([leaving.signal, detaching.signal]);
@@ -236,7 +236,7 @@ async function followOnWorker(
       away ??= why;
       detaching.abort();
     },
-    // The warning is shown once: at the start, or when the last worker is gone.
+    // The warning is printed once: at the start, or when the last worker has ended.
     onUnserved: () => void (isLooked && !isUnserved && look()),
   });
   const first = await follow.start(access, signal, thread);
@@ -257,7 +257,7 @@ async function followOnWorker(
   return leaving.count() > 0 ? EXIT.interrupted : code;
 }
 
-/** Called when the thread of the queue has its id. */
+/** `onMade` is called with the id of a queued thread when the thread exists. */
 interface Queued {
   onMade?: (thread: string) => Promise<void>;
 }
@@ -279,9 +279,9 @@ async function followOne(
       async (access) => {
         const { store } = access;
         threads = access.threads;
-        const known = (await follow.thread?.(store)) ?? ok('');
-        if (!known.ok) return await finish(known, store, terminal, codes);
-        const thread = known.output;
+        const threadId = (await follow.thread?.(store)) ?? ok('');
+        if (!threadId.ok) return await finish(threadId, store, terminal, codes);
+        const thread = threadId.output;
         await view.begin(store, thread === '' ? undefined : thread);
         if (store.fleet)
           return await followOnWorker(call, follow, access, { view, thread, queued });
@@ -366,9 +366,9 @@ function requestOf(call: CommandCall, library?: Library): Outcome<RunRequest> {
 
 /** Warns about calls of the directive that will be denied. `check` prints the same warnings. */
 function printWarnings(name: string, { library }: Runtime, terminal: Terminal): void {
-  const found = library.find('directive', name);
-  if (!found.ok || found.output.source === 'bundle') return;
-  const { body, file } = found.output;
+  const item = library.find('directive', name);
+  if (!item.ok || item.output.source === 'bundle') return;
+  const { body, file } = item.output;
   const list = checkItemText(body, file, library) ?? [];
   terminal.diagnostics(list.filter(({ severity }) => severity === 'warning'));
 }

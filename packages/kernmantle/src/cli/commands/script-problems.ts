@@ -4,7 +4,7 @@ import { resolve, sep } from 'node:path';
 import { type Diagnostic, parseYaml, readRegularFile } from '@kernmantle/core/base';
 import { type Item, type Library, parseDirective, type ToolItem } from '@kernmantle/core/items';
 
-/** Larger than any script that a person writes. */
+/** Maximum size of a script. No person writes a larger one. */
 const MAX_SCRIPT_BYTES = 8 * 1024 * 1024;
 
 export const readScript = (file: string): ReturnType<typeof readRegularFile> =>
@@ -25,11 +25,11 @@ interface Origin {
 }
 
 /** Translates the location of a problem from the script to its file. */
-function moved(found: Diagnostic, { file, line, column, isVerbatim }: Origin): Diagnostic {
-  if (!isVerbatim) return { ...found, file, line, column };
-  const text = found.text === undefined ? {} : { text: ' '.repeat(column - 1) + found.text };
-  const at = { line: found.line + line - 1, column: found.column + column - 1 };
-  return { ...found, file, ...at, ...text };
+function moved(problem: Diagnostic, { file, line, column, isVerbatim }: Origin): Diagnostic {
+  if (!isVerbatim) return { ...problem, file, line, column };
+  const text = problem.text === undefined ? {} : { text: ' '.repeat(column - 1) + problem.text };
+  const at = { line: problem.line + line - 1, column: problem.column + column - 1 };
+  return { ...problem, file, ...at, ...text };
 }
 
 /** Location of the text of `config.script`. A literal block contains it line by line. */

@@ -170,8 +170,8 @@ async function answer(line: string, env: ScriptJob['env']) {
   }
   const text = { out: '', err: '' };
   const onEffect = (effect: ScriptEffect): void => {
-    const shown = printed(effect);
-    if (shown) text[shown.stream] += shown.text;
+    const output = printed(effect);
+    if (output) text[output.stream] += output.text;
   };
   try {
     const { code, problems } = await runScriptJob({ file, cwd: work, env, onEffect });

@@ -1,4 +1,4 @@
-// Shared by all commands that start a server: the port, the log and the end.
+// Handles the port, the log and the end of all commands that start a server.
 import { fail, type Outcome, ok, onOneLine } from '@kernmantle/core/base';
 import { asText, type CommandCall } from '../command.ts';
 import { visible } from '../terminal/terminal.ts';

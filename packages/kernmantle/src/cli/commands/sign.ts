@@ -55,11 +55,11 @@ const COLOURS: Readonly<Record<string, Colour>> = {
 };
 
 export const verifyItems = inProject(async (runtime, { args, terminal }) => {
-  const given = asList(args[0]).map((file) => resolve(terminal.cwd, file));
+  const paths = asList(args[0]).map((file) => resolve(terminal.cwd, file));
   const own = runtime.library.all().filter(({ source }) => source === 'project');
   const policy = join(runtime.project, '.ai', 'policy.yaml');
   const there = existsSync(policy) ? [policy] : [];
-  const files = given.length > 0 ? given : [...own.map(({ file }) => file), ...there];
+  const files = paths.length > 0 ? paths : [...own.map(({ file }) => file), ...there];
   const rows: (SignatureState & { file: string })[] = [];
   for (const file of files) {
     const verified = verifyItem(file, runtime.trustStore, runtime.library.roots());

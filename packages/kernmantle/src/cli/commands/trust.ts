@@ -28,8 +28,8 @@ export const addTrust = inProject(async (runtime, call) => {
   );
   const row = personAuditRow(speaker(call), 'trust:add', id.output, asText(options.name));
   const added = noted(runtime, row, tried);
-  const shown = added.ok ? ok({ id: id.output }) : added;
-  return terminal.finish(shown, (done) => terminal.out(`trusted ${done.id}`));
+  const result = added.ok ? ok({ id: id.output }) : added;
+  return terminal.finish(result, (done) => terminal.out(`trusted ${done.id}`));
 });
 
 export const listTrust = inProject(async (runtime, { terminal }) => {

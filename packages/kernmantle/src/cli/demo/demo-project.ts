@@ -1,4 +1,4 @@
-// Shared by the parts of the demo: the project, the terminal, and the display of a call.
+// Defines what the parts of the demo share: the project, the terminal, and the display of a call.
 import { getOwn, type Json, type JsonObject, type Outcome } from '@kernmantle/core/base';
 import type { Runtime } from '@kernmantle/core/runtime';
 import { type Terminal, visible } from '../terminal/terminal.ts';
@@ -28,12 +28,12 @@ export async function execute(
   const preview = visible(words.join(' ')).slice(0, 100);
   terminal.out(`${terminal.paint('blue', '$')} km exec tool ${id} ${preview}`);
   const request = { item_type: 'tool', item_id: id, parameters };
-  const done = await runtime.call('execute', request, { surface: 'cli', name: 'demo' });
-  const result = done.ok
-    ? visible(show(done.output)).replaceAll('\n', '\n  ')
-    : `${terminal.paint('red', done.error.code)}: ${visible(done.error.detail.message)}`;
+  const outcome = await runtime.call('execute', request, { surface: 'cli', name: 'demo' });
+  const result = outcome.ok
+    ? visible(show(outcome.output)).replaceAll('\n', '\n  ')
+    : `${terminal.paint('red', outcome.error.code)}: ${visible(outcome.error.detail.message)}`;
   terminal.out(`  ${result}`);
-  return done;
+  return outcome;
 }
 
 export const field = (value: Json, name: string): string =>

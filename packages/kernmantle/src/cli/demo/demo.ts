@@ -80,7 +80,7 @@ async function prepare(
   cpSync(join(BUNDLE, 'demo'), project, { recursive: true });
   mkdirSync(home);
   writeFileSync(join(home, 'policy.yaml'), 'hosts: ["127.0.0.1"]\n', { mode: 0o600 });
-  // The demo must ask only the scripted model, whatever keys this machine has.
+  // The demo must use only the scripted model, even if this machine has other keys.
   const env = {
     ...terminal.env,
     KERNMANTLE_HOME: home,
@@ -107,9 +107,9 @@ async function prepare(
 const NEXT = `Next, in a folder of yours:
   km init && km check     a project of your own
   km run hello            with ANTHROPIC_API_KEY or OPENAI_API_KEY set
-  km threads top          who is at work, from another terminal`;
+  km threads top          all running threads, from another terminal`;
 
-/** Makes Ctrl-C end the process at once. Returns a function that undoes this. */
+/** Sets Ctrl-C to end the process at once. Returns a function that undoes this. */
 function endsAtOnce(): () => void {
   const leave = (): void => process.exit(EXIT.interrupted);
   process.on('SIGINT', leave).on('SIGTERM', leave);

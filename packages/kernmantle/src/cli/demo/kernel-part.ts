@@ -1,4 +1,4 @@
-// First part of the demo: items, chains, refusals, labels and streams, without a model.
+// Shows the first part of the demo: items, chains, refusals, labels and streams, without a model.
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Json } from '@kernmantle/core/base';
@@ -82,12 +82,12 @@ async function stream(stage: DemoProject): Promise<boolean> {
   heading(terminal, 'a stream into three sinks', WHY.stream);
   const show = (output: Json) =>
     `events: ${field(output, 'stream_events_count')}\nsinks: ${field(output, 'stream_destinations')}`;
-  const done = await execute(stage, 'demo/events', { url: events }, show);
-  if (done.ok) {
+  const outcome = await execute(stage, 'demo/events', { url: events }, show);
+  if (outcome.ok) {
     const written = readFileSync(join(runtime.project, 'out/events.jsonl'), 'utf8');
     terminal.out(`  out/events.jsonl has ${written.trim().split('\n').length} lines`);
   }
-  return done.ok;
+  return outcome.ok;
 }
 
 /** Runs all steps. Returns true if each step had the expected result. */

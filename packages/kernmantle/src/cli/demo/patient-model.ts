@@ -1,6 +1,6 @@
-// The model of `km demo --web`. It chooses its reply by the length of the conversation, so a run
-// gets the same replies after a restart, a resume or a retry. It answers slowly, so that a person
-// can watch. A message of a person is answered first.
+// Simulates the model of `km demo --web`. It chooses its reply by the length of the conversation, so a
+// run gets the same replies after a restart, a resume or a retry. It answers slowly, so that a person
+// can watch. It first answers a message of a person.
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { listAt, type Outcome, ok, textAt } from '@kernmantle/core/base';
@@ -13,7 +13,7 @@ function readReplies(name: string): Outcome<ScriptedReply[]> {
   return parseScript(readFileSync(join(BUNDLE, name), 'utf8'));
 }
 
-/** The replies of `km demo`, selected by the number of the turn. */
+/** Returns the replies of `km demo`, each for its number of the turn. */
 const byTurn = (replies: readonly ScriptedReply[], directive: string): ScriptedReply[] =>
   replies.map((reply, index) => ({
     ...reply,
@@ -25,8 +25,8 @@ const fits = ({ match }: ScriptedReply, { assistant_messages, body }: ScriptedRe
   ((match.assistant_messages ?? assistant_messages) === assistant_messages &&
     JSON.stringify(body).includes(match.text ?? ''));
 
-/** The message of a person since the last reply, without tool results and texts of the harness. */
-function saidSince({ body, assistant_messages }: ScriptedRequest): string {
+/** Returns the person's message since the last reply. Tool results and texts of the harness do not count. */
+function messageSince({ body, assistant_messages }: ScriptedRequest): string {
   if (assistant_messages < 2) return '';
   const message = listAt(listAt(body, 'messages').at(-1), 'content')
     .filter((block) => textAt(block, 'type') === 'text')
@@ -49,7 +49,7 @@ export function patientModel(): Outcome<(request: ScriptedRequest) => ScriptedRe
   ];
   return ok((request) => {
     const reply = replies.find((one) => fits(one, request));
-    const message = saidSince(request);
+    const message = messageSince(request);
     if (!reply || message === '' || reply.text?.startsWith('{'))
       return reply && { ...reply, ...PACE };
     const reaction = `You say “${message.slice(0, 80)}”: I keep it in mind.`;

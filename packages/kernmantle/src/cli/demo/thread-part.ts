@@ -1,7 +1,7 @@
-// Second part of the demo: threads with a scripted model over HTTP. The first thread reads files,
-// is denied a write, fires a hook at 90 % of its turns and ends at a limit; then its cost is
-// checked. The second thread reads a poisoned message and follows it: the secret stays in the
-// project, and the provenance of the refusal is drawn.
+// Shows the second part of the demo: threads with a scripted model over HTTP. The first thread reads
+// files, is denied a write, fires a hook at 90 % of its turns and ends at a limit. The demo then checks
+// its cost. The second thread reads a poisoned message and obeys it. The secret stays in the project,
+// and the demo prints the provenance of the refusal.
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type Outcome, ok, plainText } from '@kernmantle/core/base';
@@ -24,7 +24,7 @@ import { countRefused, printResult } from '../threads/result-text.ts';
 import { count } from '../threads/status-text.ts';
 import { type DemoProject, heading } from './demo-project.ts';
 
-/** The replies of the model. They are slower if a person watches. */
+/** Returns the replies of the model, slower if a person watches. */
 export function scriptedReplies(isWatched: boolean): Outcome<ScriptedReply[]> {
   const pace = isWatched ? { delay_ms: 400, pace_ms: 25, piece: 8 } : {};
   const all: ScriptedReply[] = [];
@@ -42,22 +42,22 @@ async function runThread(
 ): Promise<Outcome<Played>> {
   terminal.out(`${terminal.paint('blue', '$')} km run ${directive}`);
   // The result belongs to the output of the demo. On a terminal, the live view draws it.
-  const shown = terminal.isInteractive
+  const display = terminal.isInteractive
     ? terminal
     : { ...terminal, isLive: false, note: terminal.out };
-  const view = createRunView({ ...shown, json: false });
+  const view = createRunView({ ...display, json: false });
   const opened = await runtime.threads(view.live);
   if (!opened.ok) return opened;
   const { store, run } = opened.output;
   await view.begin(store);
-  const done = await run({ directive });
+  const outcome = await run({ directive });
   await view.end();
-  if (!done.ok) return done;
-  const row = await store.thread(done.output.thread_id);
-  const refused = await countRefused(store, done.output.thread_id);
-  printResult(done.output, { limits: row.ok ? row.output.limits : {}, ...refused }, shown);
-  const events = await readStored(store, done.output.thread_id);
-  return events.ok ? ok({ result: done.output, events: events.output }) : events;
+  if (!outcome.ok) return outcome;
+  const row = await store.thread(outcome.output.thread_id);
+  const refused = await countRefused(store, outcome.output.thread_id);
+  printResult(outcome.output, { limits: row.ok ? row.output.limits : {}, ...refused }, display);
+  const events = await readStored(store, outcome.output.thread_id);
+  return events.ok ? ok({ result: outcome.output, events: events.output }) : events;
 }
 
 interface Played {
@@ -110,7 +110,7 @@ export async function showThread(stage: DemoProject): Promise<boolean> {
     terminal.finish(played, () => {});
     return false;
   }
-  heading(terminal, 'its cost', 'What a provider would charge, request by request.');
+  heading(terminal, 'its cost', 'The amount that a provider would charge, request by request.');
   const addsUp = showCost(played.output, stage);
   return addsUp && wentWell(played.output);
 }

@@ -3,7 +3,7 @@
 import { StringDecoder } from 'node:string_decoder';
 import { setImmediate as nextRound } from 'node:timers/promises';
 
-/** Rounds of the event loop after which all input buffered by the terminal has been read. */
+/** Number of rounds of the event loop that read all input which the terminal has buffered. */
 const ROUNDS = 3;
 const [LEAVE, NO_MORE, BACK, ERASE, KILL, ESCAPE] = [
   '\u0003',
@@ -15,9 +15,9 @@ const [LEAVE, NO_MORE, BACK, ERASE, KILL, ESCAPE] = [
 ];
 
 export interface Keyboard {
-  /** Drops everything typed so far. The caller writes the end of the prompt right after it. */
+  /** Drops all earlier input. The caller must write the end of the prompt immediately afterwards. */
   discard(): Promise<void>;
-  /** The next line. Undefined if the person cancels (Ctrl-C, Ctrl-D) or the signal aborts. */
+  /** Returns the next line. Undefined if the person cancels (Ctrl-C, Ctrl-D) or the signal aborts. */
   line(signal?: AbortSignal): Promise<string | undefined>;
   leave(): void;
   close(): void;
@@ -49,8 +49,8 @@ export function openKeyboard({ isEchoed = true }: { isEchoed?: boolean } = {}): 
       if (key === ESCAPE) typed = '';
       if (isGone || key === ESCAPE) return false;
       if (key === BACK || key === ERASE || key === KILL) {
-        const gone = line.splice(key === KILL ? 0 : -1);
-        echo('\b \b'.repeat(gone.length));
+        const removed = line.splice(key === KILL ? 0 : -1);
+        echo('\b \b'.repeat(removed.length));
       } else if (key >= ' ') {
         line.push(key);
         echo(key);

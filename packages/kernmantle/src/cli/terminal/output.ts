@@ -1,6 +1,5 @@
-// Writes to standard output and standard error. If the reader goes away, only the display ends, not
-// the work. If data cannot be written, for example to a full disk, the user is told once and the
-// command fails.
+// Writes to standard output and standard error. If the reader closes its end, only the display ends,
+// not the work. If a write fails, for example on a full disk, the command prints one error and fails.
 import type { Writable } from 'node:stream';
 
 export interface Output {
@@ -8,13 +7,13 @@ export interface Output {
   out(text: string): void;
   /** Writes a text to stderr, unchanged. */
   err(text: string): void;
-  /** Aborts when the reader of stdout is gone. */
+  /** Aborts when the reader of stdout has closed its end. */
   readonly closed: AbortSignal;
 }
 
-const LEFT: ReadonlySet<string> = new Set(['EPIPE', 'ECONNRESET', 'ERR_STREAM_DESTROYED']);
+const READER_CLOSED: ReadonlySet<string> = new Set(['EPIPE', 'ECONNRESET', 'ERR_STREAM_DESTROYED']);
 
-/** `onLoss` is called if data could not be written although a reader wanted it. */
+/** Creates the output. `onLoss` is called if a write fails for a reader that has not closed its end. */
 export function createOutput(stdout: Writable, stderr: Writable, onLoss: () => void): Output {
   const controller = new AbortController();
   const closed = { out: false, err: false };
@@ -27,7 +26,7 @@ export function createOutput(stdout: Writable, stderr: Writable, onLoss: () => v
     if (closed.out) return;
     closed.out = true;
     controller.abort();
-    if (LEFT.has(error.code ?? '')) return;
+    if (READER_CLOSED.has(error.code ?? '')) return;
     onLoss();
     err(`error: the output cannot be written: ${error.message} [${error.code ?? 'unknown'}]\n`);
   });

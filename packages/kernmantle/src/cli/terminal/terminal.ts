@@ -108,17 +108,17 @@ export type Terminal = ReturnType<typeof createTerminal>;
 const HIDDEN =
   /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]/g;
 
-/** Keeps escape sequences and other control characters of files and tools from the terminal. */
+/** Masks secrets and makes control characters visible, so that untrusted text cannot control the terminal. */
 export const visible = (text: string): string =>
   masked(text).replace(HIDDEN, (char) => {
     return char === '\r' ? '' : `\\u${char.charCodeAt(0).toString(16).padStart(4, '0')}`;
   });
 
-/** A value on one line: a text unchanged, everything else as JSON. */
+/** Returns a value as one line: a text unchanged, any other value as JSON. */
 export const valueText = (value: unknown): string =>
   visible(typeof value === 'string' ? value : JSON.stringify(value));
 
-/** Commands that help with a fault. Core describes the fault and does not know the command line. */
+/** Commands that help with a fault. The messages of core name no commands. */
 const COMMANDS: Readonly<Record<string, (detail: Fault['detail']) => string>> = {
   model_unavailable: ({ variable }) =>
     variable === undefined ? '' : 'choose another model with `--model`, or use `--replies FILE`',
@@ -143,7 +143,7 @@ const COMMANDS: Readonly<Record<string, (detail: Fault['detail']) => string>> = 
   mcp_definition_changed: ({ server }) => `\`km mcp sync ${plainText(server) || 'NAME'}\``,
 };
 
-/** Lines for people: the message, then the remedy unless the message contains it. */
+/** Returns lines for people: the message, then the remedies that the message does not contain. */
 function faultLines(fault: Fault, paint: Paint): string[] {
   const { code, detail } = fault;
   const lines = [
@@ -155,9 +155,9 @@ function faultLines(fault: Fault, paint: Paint): string[] {
     .filter((hint) => !detail.message.includes(hint));
   const hints = command === undefined || command === '' ? remedies : [...remedies, command];
   for (const hint of hints) lines.push(`  ${paint('blue', 'hint')}: ${visible(hint)}`);
-  const said = typeof detail.said === 'string' ? detail.said.split('\n') : [];
+  const stderrLines = typeof detail.said === 'string' ? detail.said.split('\n') : [];
   // Lines of stderr that the message does not contain yet, for a program that did not start.
-  for (const line of said.filter((one) => !detail.message.includes(one.trim()))) {
+  for (const line of stderrLines.filter((one) => !detail.message.includes(one.trim()))) {
     lines.push(paint('dim', `  | ${visible(line)}`));
   }
   if (Array.isArray(detail.chain))
@@ -165,7 +165,7 @@ function faultLines(fault: Fault, paint: Paint): string[] {
   return lines;
 }
 
-/** `FORCE_COLOR` decides first (`0` and `false` mean no), then `NO_COLOR`. */
+/** True if output is coloured. `FORCE_COLOR` decides first (`0` and `false` mean no), then `NO_COLOR`. */
 function isColoured({ FORCE_COLOR, NO_COLOR }: NodeJS.ProcessEnv, canBe: boolean): boolean {
   if (FORCE_COLOR !== undefined) return FORCE_COLOR !== '0' && FORCE_COLOR !== 'false';
   return canBe && !NO_COLOR;
@@ -241,7 +241,7 @@ export function createTerminal(json: boolean, output: Output) {
       return mine;
     },
     ask: (text: string): void => output.err(text),
-    /** Aborts when the reader of stdout is gone, so that a display-only command can end. */
+    /** Aborts when the reader of stdout has closed its end, so that a display-only command can end. */
     closed: output.closed,
     columns: (): number => stderr.columns || 80,
     rows: (): number => stderr.rows || 24,

@@ -1,5 +1,5 @@
-// The person at the terminal who is asked about a call: what would be done, and what can be said to it. There
-// is no default, and what was typed before the question was complete is no answer to it.
+// Asks the person at the terminal to decide about a call. The dialog shows the call and the possible answers.
+// It has no default answer, and it drops all input from before the question was complete.
 import { getOwn, isObject, plainText } from '@kernmantle/core/base';
 import type { Noted } from '@kernmantle/core/journal';
 import {
@@ -19,21 +19,20 @@ import { type Terminal, visible } from '../terminal/terminal.ts';
 const KEYS = { once: '[o]nce', value: '[v]alue', scope: '[s]cope', deny: '[d]eny' } as const;
 type Key = keyof typeof KEYS;
 const HELP: Readonly<Record<Key, string>> = {
-  once: 'o  it is done, this once',
-  value:
-    'v  it is done, and this path, address or command counts as approved in the thread from now on',
+  once: 'o  approve this call once',
+  value: 'v  approve this call, and its path, address or command for the rest of the thread',
   scope:
-    's  it is done, and so is the same with every value of a scope that you give, such as reports/*',
-  deny: 'd  it is not done; you may say why, and the model reads that',
+    's  approve this call, and the same call with every value in a scope that you enter, such as reports/*',
+  deny: 'd  deny this call; you can enter a reason, which the model reads',
 };
 const HELP_OF_ALL = [
-  'w  why it is asked, where its values come from, what was done before',
-  'Ctrl-C  leaves the question open: `km approvals ls` lists it',
+  'w  show why the call needs approval, the sources of its values and the earlier actions',
+  'Ctrl-C  leave the request pending; `km approvals ls` lists it',
 ];
 
 const isKey = (word: string): word is Key => Object.hasOwn(KEYS, word);
 
-/** Around the value that is asked about: its folder, or its host. */
+/** Returns a scope around the value of the request: its folder or its host. */
 function exampleScope({ shown }: Approval): string {
   const roles = Object.entries(isObject(shown.roles) ? shown.roles : {});
   const [name = '', role] = roles.find(([, one]) => one === 'path' || one === 'destination') ?? [];
@@ -49,32 +48,32 @@ interface Talk {
   readonly signal: AbortSignal;
 }
 
-/** The words after the letter, or those that are asked for; undefined when the person leaves. */
+/** Returns the typed text after the letter, or asks for it. Undefined if the person cancels. */
 async function wordsFor(
   { terminal, keyboard, signal }: Talk,
-  said: string,
+  argument: string,
   prompt: string,
 ): Promise<string | undefined> {
-  if (said !== '') return said;
+  if (argument !== '') return argument;
   terminal.ask(visible(prompt));
   return (await keyboard.line(signal))?.trim();
 }
 
-/** `again`: nothing was decided yet. */
+/** Returns the answer for a key, `again` if the input has no decision, or undefined if the person cancels. */
 async function decide(
   talk: Talk,
   key: Key,
-  said: string,
+  argument: string,
   row: Approval,
 ): Promise<PersonAnswer | 'again' | undefined> {
   if (key === 'deny') {
-    const why = await wordsFor(talk, said, 'reason (Enter for none): ');
+    const why = await wordsFor(talk, argument, 'reason (Enter for none): ');
     return why === undefined ? undefined : { decision: 'denied', why };
   }
   const yes = { decision: 'approved', why: '' } as const;
   if (key === 'once') return yes;
   if (key === 'value') return { ...yes, answer: { value: true } };
-  const scope = await wordsFor(talk, said, `scope, for instance ${exampleScope(row)}: `);
+  const scope = await wordsFor(talk, argument, `scope, for instance ${exampleScope(row)}: `);
   if (scope === undefined) return undefined;
   return scope === '' ? 'again' : { ...yes, answer: { scope } };
 }
@@ -101,7 +100,7 @@ async function askAt(talk: Talk, text: string, row: Approval): Promise<PersonAns
   }
 }
 
-/** Nobody without a terminal. `signal` leaves the question open, like Ctrl-C. */
+/** Returns undefined without a terminal. `signal` leaves the request pending, like Ctrl-C. */
 export function personAt(terminal: Terminal, signal?: AbortSignal): AskPerson | undefined {
   if (!terminal.isInteractive) return undefined;
   return (text, over, row) =>
@@ -109,12 +108,12 @@ export function personAt(terminal: Terminal, signal?: AbortSignal): AskPerson | 
       const either = signal ? AbortSignal.any([over, signal]) : over;
       if (either.aborted) return undefined;
       const answer = await askAt({ terminal, keyboard, signal: either }, text, row);
-      if (over.aborted) terminal.ask('it was answered elsewhere\n');
+      if (over.aborted) terminal.ask('the request was answered elsewhere\n');
       return answer;
     });
 }
 
-/** Questions of a thread itself, put to the person here; true when it can go on. */
+/** Asks the person all pending requests of a thread. Returns true if the thread can resume. */
 export async function answerHere(
   store: Store,
   thread: string,
@@ -124,36 +123,36 @@ export async function answerHere(
   const open = await store.approvals({ thread, state: 'pending' });
   const rows = open.ok ? open.output.filter(({ shown }) => shown.action === 'ask') : [];
   for (const row of rows) {
-    const done = await askHere(store, row, person, by);
-    // The thread asks again, about what would change now.
-    if (!done.ok) return isFileChanged(done);
-    if (done.output.state === 'pending') return false;
+    const result = await askHere(store, row, person, by);
+    // After a change of its file, the thread creates a new request for the current content.
+    if (!result.ok) return isFileChanged(result);
+    if (result.output.state === 'pending') return false;
   }
   return rows.length > 0;
 }
 
 /**
- * Questions of the threads below the one that is followed, which runs on meanwhile: they are put to the
- * person one after the other, and the thread that asked goes on with the answer.
+ * Asks the person the approval requests of all descendants of a running thread, one after the other. The
+ * descendant then resumes with the answer.
  */
 export function answerBelow(terminal: Terminal, by: Actor) {
   const over = new AbortController();
   const person = personAt(terminal, over.signal);
-  const asked = new Set<string>();
+  const requests = new Set<string>();
 
   async function ask(threads: Threads, id: string, root: string): Promise<void> {
     const { store, resumeAnywhere } = threads;
-    const found = await store.approvals({ id, state: 'pending' });
-    const [row] = found.ok ? found.output : [];
+    const rows = await store.approvals({ id, state: 'pending' });
+    const [row] = rows.ok ? rows.output : [];
     if (!row || !person || row.thread === undefined || row.thread === root) return;
-    const done = await askHere(store, row, person, by);
-    if (!done.ok && isFileChanged(done)) {
+    const result = await askHere(store, row, person, by);
+    if (!result.ok && isFileChanged(result)) {
       await resumeAnywhere(row.thread, over.signal);
       if (!over.signal.aborted) await ask(threads, id, root);
       return;
     }
-    const isOpen = !done.ok || done.output.state === 'pending';
-    // Where machines share the store, the answer has queued it.
+    const isOpen = !result.ok || result.output.state === 'pending';
+    // In a shared store, the answer has already queued the thread for a worker.
     if (!isOpen && !store.fleet) void resumeAnywhere(row.thread, over.signal);
   }
   return {
@@ -161,8 +160,8 @@ export function answerBelow(terminal: Terminal, by: Actor) {
       if (!person || !threads || root === undefined || type !== 'approval') return;
       if (data.kind !== 'call' || data.state !== 'pending') return;
       const { approval = '' } = data;
-      if (asked.has(approval)) return;
-      asked.add(approval);
+      if (requests.has(approval)) return;
+      requests.add(approval);
       void ask(threads, approval, root);
     },
     close: () => over.abort(),

@@ -1,4 +1,4 @@
-// Where two values depart from each other, and what each looks like there: for people who compare.
+// Finds the first difference of two values and prints both values around it, for a person who compares them.
 import {
   getOwn,
   isObject,
@@ -10,18 +10,18 @@ import {
 } from '@kernmantle/core/base';
 import { visible } from '../terminal/terminal.ts';
 
-interface Parted {
+interface Difference {
   path: string;
   recorded: Json | undefined;
   replayed: Json | undefined;
 }
 
-/** The first place where they are not the same, keys in their order. */
+/** Returns the first difference in the order of the keys. Undefined if the values are equal. */
 export function firstDifference(
   recorded: Json | undefined,
   replayed: Json | undefined,
   path = '',
-): Parted | undefined {
+): Difference | undefined {
   const areBoth = (test: (value: Json | undefined) => boolean) => test(recorded) && test(replayed);
   if (!areBoth((value) => isObject(value)) && !areBoth(Array.isArray)) {
     return recorded === replayed ? undefined : { path, recorded, replayed };
@@ -29,17 +29,17 @@ export function firstDifference(
   const [a, b] = [{ ...(recorded as JsonObject) }, { ...(replayed as JsonObject) }];
   for (const key of new Set([...Object.keys(a), ...Object.keys(b)])) {
     const [left, right] = [getOwn(a, key), getOwn(b, key)];
-    const found = firstDifference(left, right, path === '' ? key : `${path}.${key}`);
-    if (found) return found;
+    const difference = firstDifference(left, right, path === '' ? key : `${path}.${key}`);
+    if (difference) return difference;
   }
   return undefined;
 }
 
 const MAX = 200;
-/** How much of what is the same stands before it. */
+/** Number of equal characters that are printed before the difference. */
 const BEFORE = 40;
 
-/** A long value from shortly before the place where the other one departs. */
+/** Returns the value as text. A long text starts shortly before its difference from the other value. */
 export function around(value: Json | undefined, other: Json | undefined): string {
   const areTexts = typeof value === 'string' && typeof other === 'string';
   const words = (one: Json | undefined): string =>

@@ -1,4 +1,4 @@
-// The live view as lines of text: the current step, and how much of each limit is used.
+// Formats the live view as lines of text: the current step and the used part of each limit.
 import { type JsonObject, shorten } from '@kernmantle/core/base';
 import type { Colour, Terminal } from '../terminal/terminal.ts';
 import { amountsOf, type UsedOf } from './result-text.ts';
@@ -9,26 +9,26 @@ interface RunFigures {
   cost: JsonObject;
   limits: JsonObject;
   elapsedMs: number;
-  /** What the thread waits for: a tool with its arguments, or the model. */
+  /** Current step of the thread: a tool with its arguments, or a request to the model. */
   doing: string;
-  /** The end of what the model is saying. */
+  /** End of the current reply of the model. */
   saying: string;
-  /** Threads below this one that are at work. */
+  /** Number of descendants that have not ended. */
   children: number;
-  /** Turns the wheel. */
+  /** Number of the drawing, which selects the frame of the spinner. */
   frame: number;
-  /** A worker runs it: who looks on may leave. */
+  /** True if a worker runs the thread, so that the viewer can leave it. */
   isElsewhere?: boolean;
 }
 
 const WHEEL = '⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏';
 const EIGHTHS = ' ▏▎▍▌▋▊▉';
 const WIDTH = 20;
-/** As much of what the model says as fits on one line. */
+/** Maximum number of characters of the current reply that the view keeps. */
 export const SAYING_MAX = 400;
 const SHOWN = new Set(['turns', 'tokens', 'spend', 'tool_calls', 'duration']);
 
-/** `share` of `width` cells, in eighths of a cell; the rest is left to the caller. */
+/** Returns a bar over `share` of `width` cells, in eighths of a cell. The caller fills the other cells. */
 export function bar(share: number, width: number): string {
   const eighths = Math.round(Math.min(1, Math.max(0, share)) * width * 8);
   const whole = Math.floor(eighths / 8);
@@ -40,10 +40,10 @@ export const barColour = (share: number): Colour =>
   share >= 0.95 ? 'red' : share >= 0.8 ? 'yellow' : 'green';
 
 const LABEL = 11;
-/** A shorter bar says nothing. */
+/** Minimum length of a bar. A shorter bar is unreadable. */
 const SHORTEST = 4;
 
-/** What is narrow costs the bar first, then the name; the figures are what people look for. */
+/** Returns the line of one limit. In a narrow terminal the bar is omitted first and the name is cut next. */
 function limitLine(
   { name, used, max, share }: UsedOf,
   width: number,
@@ -60,14 +60,14 @@ function limitLine(
   return `  ${paint('dim', label)}${drawn} ${fit(figures, width - 3)}`;
 }
 
-/** Never wider than `width`; the last line of what is said is cut at its beginning. */
+/** Returns lines of at most `width` cells. The reply of the model is cut at its start. */
 export function figureLines(
   figures: RunFigures,
   width: number,
   paint: Terminal['paint'],
 ): string[] {
   const { directive, frame, children, doing, saying, cost, limits, isElsewhere } = figures;
-  // The registry knows the time of the last commit; meanwhile it goes on.
+  // The registry has the duration at the last commit, so the elapsed time can be longer.
   const duration_seconds = Math.max(Number(cost.duration_seconds ?? 0), figures.elapsedMs / 1000);
   const timed = { ...cost, duration_seconds };
   const wheel = WHEEL.charAt(frame % WHEEL.length);
@@ -81,6 +81,6 @@ export function figureLines(
       .filter(({ name }) => SHOWN.has(name))
       .map((amount) => limitLine(amount, width, paint)),
     ...(tail === '' ? [] : [`  ${paint('dim', '‹')} ${tail}`]),
-    `  ${paint('dim', fit(isElsewhere ? 'Ctrl-C leaves it, and it goes on' : 'Ctrl-C asks it to stop', width - 2))}`,
+    `  ${paint('dim', fit(isElsewhere ? 'Ctrl-C ends this view, not the thread' : 'Ctrl-C stops the thread', width - 2))}`,
   ];
 }

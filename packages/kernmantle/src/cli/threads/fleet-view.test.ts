@@ -84,9 +84,9 @@ test('workers with how they are, queues with who serves them, threads with who h
     /! this project, other items \(dddddddd\); tenant acme; .*no worker serves it/,
   );
   expect(text).toMatch(/talk_1 +running +8 s left +calm:12$/m);
-  expect(text).toMatch(/talk_2 +running +lease over +lost:12$/m);
+  expect(text).toMatch(/talk_2 +running +expired +lost:12$/m);
   expect(fleetHead(FLEET, 140, plain)).toBe(
-    '4 workers, 1 gone, 2 of 32 slots busy, 7 queued, 1 served by nobody',
+    '4 workers, 1 gone, 2 of 32 slots busy, 7 queued, 1 without a worker',
   );
 });
 

@@ -1,5 +1,5 @@
-// The fleet as a screen: workers, queues and who holds what, as the page shows them. Pure: what was seen and
-// a size in, lines out. Names come from other machines, so nothing of them reaches the terminal unseen.
+// Formats the state of the fleet as lines: workers, queues and leases, as the page shows them. Names come from
+// other machines, so their control characters are made visible.
 import {
   clockWords,
   type FleetState,
@@ -29,7 +29,7 @@ const LONGEST = 30;
 const plural = (value: number, word: string): string =>
   `${count(value)} ${word}${value === 1 ? '' : 's'}`;
 
-/** In one line: how many work, how much waits, and for how much there is nobody. */
+/** Returns one line with the numbers of workers, queued threads and queued threads without a worker. */
 export function fleetHead(fleet: FleetState, width: number, paint: Paint): string {
   const { workers, gone, slots, busy, queued, unserved } = fleetSums(fleet);
   const words = [
@@ -37,13 +37,13 @@ export function fleetHead(fleet: FleetState, width: number, paint: Paint): strin
     ...(gone > 0 ? [`${count(gone)} gone`] : []),
     `${count(busy)} of ${count(slots)} slots busy`,
     `${count(queued)} queued`,
-    ...(unserved > 0 ? [`${count(unserved)} served by nobody`] : []),
+    ...(unserved > 0 ? [`${count(unserved)} without a worker`] : []),
   ];
   const isBad = gone + unserved > 0 || workers === 0;
   return paint(isBad ? 'yellow' : 'dim', fit(words.join(', '), width));
 }
 
-/** Cells of the first column, where others have to find room as well. */
+/** Returns the width of the first column, which leaves cells for the other columns. */
 const nameCells = (names: readonly string[], width: number): number =>
   Math.min(
     Math.max(SHORTEST, ...names.map((name) => name.length)),
@@ -94,18 +94,18 @@ function heldLines({ held }: FleetState, clock: number, width: number, paint: Pa
     width,
   );
   return held.map(({ thread, status, worker, lease_until }) => {
-    const left = lease_until - clock;
+    const remaining = lease_until - clock;
     const line = [
       column(visible(thread), cells),
       column(status, 11),
-      column(left > 0 ? `${age(left)} left` : 'lease over', 10),
+      column(remaining > 0 ? `${age(remaining)} left` : 'expired', 10),
       visible(workerName(worker)),
     ].join(' ');
     return `${paint(statusColour(status), '●')} ${fit(line, width - 2)}`;
   });
 }
 
-/** Three parts, each with its title; what does not fit is left out at the end. */
+/** Returns three parts, each with its title. Lines beyond `height` are cut. */
 export function fleetLines(
   fleet: FleetState,
   { width, height }: { width: number; height: number },
@@ -113,9 +113,9 @@ export function fleetLines(
   paint: Paint,
 ): string[] {
   const parts = [
-    ['workers', workerLines(fleet, clock, width, paint), 'none was heard of: start `km worker`'],
+    ['workers', workerLines(fleet, clock, width, paint), 'no worker runs; start `km worker`'],
     ['queues', queueLines(fleet, clock, width, paint), 'nothing is queued'],
-    ['who holds what', heldLines(fleet, clock, width, paint), 'nothing is held'],
+    ['leases', heldLines(fleet, clock, width, paint), 'no thread has a lease'],
   ] as const;
   const lines = parts.flatMap(([title, list, empty]) => [
     paint('bold', fit(`${title} ${count(list.length)}`, width)),

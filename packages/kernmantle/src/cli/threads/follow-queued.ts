@@ -1,5 +1,5 @@
-// Looking on at a thread that a worker runs: leaving it, whether anybody serves it, and a server that is
-// away. Nothing of this ends the thread.
+// Helps a command that follows a thread of a worker: it handles interrupts, a queue without workers and a server
+// that does not answer. None of these ends the thread.
 import { EXIT, type Failure, fail, type Outcome, ok } from '@kernmantle/core/base';
 import type { Runtime } from '@kernmantle/core/runtime';
 import type { Store, ThreadRow, ThreadStatus } from '@kernmantle/core/store';
@@ -44,7 +44,7 @@ async function isUnserved({ fleet }: Store, row: ThreadRow): Promise<boolean> {
   return serving?.ok === true && serving.output.length === 0;
 }
 
-/** Said at once when nobody would take it; with `--no-wait` that ends the looking on. */
+/** Prints a note if no worker serves the queued thread. Returns true in this case. */
 export async function tellUnserved(
   { store }: ThreadWork,
   thread: string,
@@ -54,19 +54,19 @@ export async function tellUnserved(
   const isSo = row.ok && row.output.owner === undefined && (await isUnserved(store, row.output));
   if (isSo) {
     view.say(
-      'no worker serves it: start `km worker` where this project has the same items; it waits',
+      'no worker serves this thread, so it waits; start `km worker` where this project has the same items',
     );
   }
   return isSo;
 }
 
 const POLL_MS = 3000;
-/** A worker would go on with it. */
-const LEFT: ReadonlySet<ThreadStatus> = new Set(['spawning', 'interrupted', 'running']);
+/** Statuses in which a worker can take a thread without a lease. */
+const RESUMABLE: ReadonlySet<ThreadStatus> = new Set(['spawning', 'interrupted', 'running']);
 
 /**
- * Polls a server from which no news comes, and gives up after some time. Calls `onUnserved` once when no worker
- * serves the queue of the thread.
+ * Polls the server. Calls `onAway` if it does not answer, and `onUnserved` once if no worker serves the queue of
+ * the thread. Returns a function that ends the polling.
  */
 export function watchServer(
   { store }: ThreadWork,
@@ -80,7 +80,7 @@ export function watchServer(
     const row = await store.thread(id());
     if (!row.ok && row.error.code !== 'store_closed') onAway(row);
     const isLeft =
-      row.ok && !isSaid && LEFT.has(row.output.status) && row.output.owner === undefined;
+      row.ok && !isSaid && RESUMABLE.has(row.output.status) && row.output.owner === undefined;
     if (isLeft && (await isUnserved(store, row.output))) {
       isSaid = true;
       onUnserved();
@@ -91,25 +91,25 @@ export function watchServer(
   return () => clearInterval(timer);
 }
 
-/** The server is away, the thread is not: how to find it again. */
+/** Adds a hint how to find the thread after a failure of the server. */
 export function awayFrom({ error: { code, detail } }: Failure, thread: string): Failure {
-  const hint = `thread \`${thread}\` goes on when the server is there: ${howToGoOn(thread)}`;
+  const hint = `thread \`${thread}\` continues when the server answers again: ${howToGoOn(thread)}`;
   return fail(code, detail.message, { ...detail, thread, hint });
 }
 
-/** Without workers nobody would go on with it; and they ask their own providers. */
+/** Refuses options that need workers, and `--replies` with workers, because they use their own providers. */
 export function mayLeave({ options }: CommandCall, { registry }: Runtime): Outcome<null> {
   const isShared = registry.place !== undefined;
-  const given = [
+  const words = [
     options.detach === true ? '--detach' : '',
     options.wait === false ? '--no-wait' : '',
     options.items === undefined ? '' : '--items',
   ];
-  const word = given.find((one) => one !== '');
+  const word = words.find((one) => one !== '');
   if (!isShared && word !== undefined) {
     return fail('usage', `\`${word}\` needs a store on a server, whose workers run the thread`);
   }
   return isShared && options.replies !== undefined
-    ? fail('usage', '`--replies` is for threads that run here; workers ask their own providers')
+    ? fail('usage', '`--replies` needs a run without workers; they use their own providers')
     : ok(null);
 }

@@ -24,32 +24,32 @@ export interface RunView {
 }
 
 /** The registry and the root thread. Absent before `begin` and before the first event. */
-interface HeardFrom {
+interface ViewContext {
   store: Store | undefined;
   root: string | undefined;
 }
 
-type Hear = (thread: string, event: Noted, at: HeardFrom) => Promise<void>;
+type Handler = (thread: string, event: Noted, at: ViewContext) => Promise<void>;
 
-/** The part that all views share: it finds the root thread and handles one event at a time. */
-function createObserver(hear: Hear, onText: (thread: string, piece: string) => void = () => {}) {
+/** Creates the part that all views share. It finds the root thread and handles one event at a time. */
+function createObserver(hear: Handler, onText: (thread: string, piece: string) => void = () => {}) {
   let root: string | undefined;
   let store: Store | undefined;
-  let heard: Promise<void> = Promise.resolve();
+  let handled: Promise<void> = Promise.resolve();
   let isAtWork = false;
   return {
     root: () => root,
     isAtWork: () => isAtWork,
     store: () => store,
-    heard: () => heard,
-    async begin(opened: Store, known?: string): Promise<void> {
-      [store, root] = [opened, known];
+    heard: () => handled,
+    async begin(opened: Store, thread?: string): Promise<void> {
+      [store, root] = [opened, thread];
     },
     live: {
       onEvent(thread: string, event: Noted): void {
         root ??= thread;
         isAtWork = true;
-        heard = heard.then(() => hear(thread, event, { store, root }));
+        handled = handled.then(() => hear(thread, event, { store, root }));
       },
       onText,
     },
@@ -96,16 +96,16 @@ function lineFor(
   if (turn === 'begins') {
     return isOwn ? terminal.paint('dim', `turn ${event.turn}`) : undefined;
   }
-  const told = isFrame ? undefined : toldOf(event);
-  if (!told) return undefined;
+  const line = isFrame ? undefined : toldOf(event);
+  if (!line) return undefined;
   const from = isOwn ? '' : `${terminal.paint('dim', shorten(thread, 40))} `;
   // The whole plan is shown before its first step. A reply of the thread itself is shown whole too.
   const isWhole = event.type === 'plan' || (isOwn && turn === 'replies');
-  const text = isWhole ? told.text.trim().replaceAll('\n', '\n    ') : shorten(told.text, 300);
-  return `  ${from}${terminal.paint(told.colour, told.mark)} ${visible(text)}`;
+  const text = isWhole ? line.text.trim().replaceAll('\n', '\n    ') : shorten(line.text, 300);
+  return `  ${from}${terminal.paint(line.colour, line.mark)} ${visible(text)}`;
 }
 
-async function headLine({ store, root }: HeardFrom, terminal: Terminal): Promise<string> {
+async function headLine({ store, root }: ViewContext, terminal: Terminal): Promise<string> {
   const row = root === undefined ? undefined : await store?.thread(root);
   const { directive = '', version = '', title = '' } = row?.ok ? row.output : {};
   const name = terminal.paint('bold', `${directive} ${version}`.trim());
@@ -113,7 +113,7 @@ async function headLine({ store, root }: HeardFrom, terminal: Terminal): Promise
 }
 
 /** Prints the lines that stay: the head once, then one per event with a text. */
-function createTeller(terminal: Terminal, print: (line: string) => void): Hear {
+function createTeller(terminal: Terminal, print: (line: string) => void): Handler {
   let isHeaded = false;
   // The last reply is the result of the run. The command prints the result, so that reply has no line here.
   let last: string | undefined;
@@ -138,14 +138,14 @@ function createTeller(terminal: Terminal, print: (line: string) => void): Hear {
 }
 
 function createPlainView(terminal: Terminal): RunView {
-  const ears = createObserver(createTeller(terminal, terminal.note));
-  const drawn = { pause: () => ears.heard(), resume: () => {} };
+  const observer = createObserver(createTeller(terminal, terminal.note));
+  const drawn = { pause: () => observer.heard(), resume: () => {} };
   terminal.drawn.add(drawn);
   async function end(): Promise<void> {
-    await ears.heard();
+    await observer.heard();
     terminal.drawn.delete(drawn);
   }
-  return { ...ears, say: (line) => terminal.note(line), end };
+  return { ...observer, say: (line) => terminal.note(line), end };
 }
 
 const REDRAW_MS = 100;
@@ -159,7 +159,7 @@ function createLiveView(terminal: Terminal): RunView {
 
   let isDrawing = false;
   async function draw(): Promise<void> {
-    const [store, root] = [ears.store(), ears.root()];
+    const [store, root] = [observer.store(), observer.root()];
     if (isDrawing || !store || root === undefined) return;
     isDrawing = true;
     const row = await store.thread(root);
@@ -184,21 +184,21 @@ function createLiveView(terminal: Terminal): RunView {
     const before = summaries.get(thread) ?? summary.initial();
     const place = { thread, seq: before.seq + 1, ts: Date.now() };
     summaries.set(thread, summary.apply(before, { ...event, ...place }));
-    if (thread !== ears.root()) return;
+    if (thread !== observer.root()) return;
     if (eventFlags(event.type).turn === 'begins') [doing, saying] = ['waits for the model', ''];
     if (event.type !== 'tool_call') return;
     const { tool, arguments: values } = event.data;
     doing = visible(`${tool} ${argumentsText(values, 60)}`).trim();
   }
 
-  const ears = createObserver(
+  const observer = createObserver(
     async (thread, event, at) => {
       follow(thread, event);
       if (eventFlags(event.type).turn !== 'begins') await tell(thread, event, at);
     },
     (thread, piece) => {
-      if (thread !== ears.root()) return;
-      doing = 'the model is speaking';
+      if (thread !== observer.root()) return;
+      doing = 'the model replies';
       saying = (saying + piece).slice(-SAYING_MAX);
     },
   );
@@ -206,18 +206,18 @@ function createLiveView(terminal: Terminal): RunView {
   let isOver = false;
   const drawn: Drawn = {
     async pause() {
-      await ears.heard();
+      await observer.heard();
       screen.pause();
     },
     resume: screen.resume,
   };
   terminal.drawn.add(drawn);
   return {
-    ...ears,
+    ...observer,
     say: (line) => screen.print(line),
     async end() {
       clearInterval(timer);
-      await ears.heard();
+      await observer.heard();
       isOver = true;
       terminal.drawn.delete(drawn);
       screen.close();

@@ -1,11 +1,10 @@
+// Opens the runtime and the registry for a command and closes them after it.
 import { EXIT, fail, type Outcome, ok, systemRandom } from '@kernmantle/core/base';
 import type { Runtime, ThreadObserver, Threads } from '@kernmantle/core/runtime';
 import type { Store, ThreadRow } from '@kernmantle/core/store';
 import { asText, type CommandCall, type Ending } from '../command.ts';
 import { withRuntime } from '../project.ts';
 import { interruptible, type Terminal, visible } from '../terminal/terminal.ts';
-
-// Threads for a command: the runtime and the registry, opened for it and closed after it.
 
 export interface ThreadWork {
   runtime: Runtime;
@@ -14,8 +13,8 @@ export interface ThreadWork {
 }
 
 /**
- * Opens the registry, also one that is not there yet: for commands that make threads. `before` may
- * end the command while nothing is made.
+ * Opens the runtime and the registry for a command that starts threads, and creates a missing registry. `before`
+ * can end the command before that.
  */
 export function withThreads(
   call: CommandCall,
@@ -30,7 +29,7 @@ export function withThreads(
     const opened = await runtime.threads(live);
     if (!opened.ok) return opened;
     const { store } = opened.output;
-    // Whose process is gone is shown as interrupted, not as running for ever.
+    // A thread whose process has died must be shown as interrupted, not as running.
     await store.sweep();
     return await work({ runtime, threads: opened.output, store });
   };
@@ -38,8 +37,8 @@ export function withThreads(
 }
 
 /**
- * For commands that only look or steer: where nothing ever ran, nothing is made. A list of nothing is
- * an answer (`nothing`); a thread that does not exist is an error.
+ * Opens the registry for a command that reads or steers threads. It never creates a registry. Without one, a
+ * list prints `nothing`, and every other command fails with `not_found`.
  */
 export function withRegistry(
   call: CommandCall,
@@ -57,7 +56,7 @@ export function withRegistry(
   });
 }
 
-/** The same for the thread that the first argument names. */
+/** Opens the registry and finds the thread that the first argument names. */
 export const withThread = (
   call: CommandCall,
   work: (row: ThreadRow, access: ThreadWork) => Promise<Ending>,
@@ -67,7 +66,7 @@ export const withThread = (
     return row.ok ? await work(row.output, access) : row;
   });
 
-/** The thread a word names: its id, or `last` for the newest one that is no hook. */
+/** Finds a thread by its id. `last` is the newest thread that is not a hook. */
 export async function findThread(
   store: Store,
   word: string | undefined,
@@ -76,13 +75,15 @@ export async function findThread(
   const newest = await store.query({ kind: 'thread', limit: 1 });
   if (!newest.ok) return newest;
   const [row] = newest.output.rows;
-  return row ? await store.thread(row.id) : fail('not_found', 'there is no thread yet');
+  return row
+    ? await store.thread(row.id)
+    : fail('not_found', 'no thread found; start one with `km run DIRECTIVE`');
 }
 
-/** A signal of its own, however often the command is given. */
+/** Returns a new key, so that a repeated command sends a second signal. */
 export const signalKey = (): string => `cli:${Buffer.from(systemRandom(9)).toString('base64url')}`;
 
-/** A positive whole number given as an option; undefined when it was not given. */
+/** Returns the whole number of an option. Undefined if the option is absent. */
 export function countOption(
   options: CommandCall['options'],
   name: string,
@@ -91,7 +92,7 @@ export function countOption(
   if (text === undefined) return ok(undefined);
   return /^\d{1,9}$/.test(text)
     ? ok(Number(text))
-    : fail('usage', `\`--${name} ${text}\` is not a whole number`);
+    : fail('usage', `\`--${name} ${text}\` must be a whole number`);
 }
 
 /** Watches a run until it ends or the user interrupts. An interrupt is not a failure. */

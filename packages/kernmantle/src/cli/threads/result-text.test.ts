@@ -49,13 +49,13 @@ test.each([
 });
 
 test.each([
-  ['turns', 'caller', 'was started with `--turns`: give it more, or let a hook do it'],
-  ['turns', 'directive', "raise <turns> in the directive's <limits>, or let a hook do it"],
-  ['tool_calls', 'default (bundle)', 'give the directive a <tool_calls> in its <limits>'],
+  ['turns', 'caller', 'pass a larger `--turns` to the next run, or raise it in a hook'],
+  ['turns', 'directive', "raise <turns> in the directive's <limits>, or raise it in a hook"],
+  ['tool_calls', 'default (bundle)', 'add <tool_calls> to the <limits> of the directive'],
   ['spend', 'directive', "raise <spend> in the directive's <limits>"],
-  ['tokens', 'policy', '`limits.tokens` of the policy holds for every run'],
-  ['duration', 'parent', 'it is what the threads above it have left'],
-  ['context', 'model', '`km threads resume t --model MODEL`, a model with a larger one'],
+  ['tokens', 'policy', '`limits.tokens` of the policy applies to every run'],
+  ['duration', 'parent', 'the limit is the rest of its parent thread'],
+  ['context', 'model', 'a model with a larger one: `km threads resume t --model MODEL`'],
   ['context', 'directive', "raise <context> in the directive's <limits>"],
 ])('what helps at the limit %s of the %s is said', (limit, from, hint) => {
   const notes: string[] = [];

@@ -1,4 +1,4 @@
-// What a thread has used of each of its limits.
+// Formats the result of a run: the used part of each limit, the cost, the next step and the exit code.
 import {
   durationText,
   EXIT,
@@ -19,15 +19,15 @@ export interface UsedOf {
   name: string;
   used: string;
   max: string;
-  /** Who set the limit. */
+  /** Origin of the limit, such as `directive`. */
   from: string;
-  /** Between 0 and 1, or above when more was reported than allowed. */
+  /** Used part of the limit, from 0 to 1. Above 1 if a provider reports more than the limit. */
   share: number;
 }
 
 const NAMES = ['turns', 'tokens', 'spend', 'tool_calls', 'spawns', 'duration'] as const;
 
-/** In words people read; limits without a value are left out. */
+/** Returns the used amount of each limit as text. Limits without a value are omitted. */
 export function amountsOf({ cost, limits }: { cost: JsonObject; limits: JsonObject }): UsedOf[] {
   const currency = plainText(limits.spend_currency) || 'USD';
   return NAMES.flatMap((name) => {
@@ -60,13 +60,13 @@ const BY_STATUS: Readonly<Record<string, number>> = {
   limit: EXIT.limit,
   denied: EXIT.denied,
   needs_input: EXIT.needsInput,
-  // Both wait for a person, or for somebody who answers in a person's name.
+  // Both wait for a person, or for a program that answers for a person.
   paused: EXIT.needsInput,
   waiting: EXIT.needsInput,
   interrupted: EXIT.interrupted,
 };
 
-/** Codes of faults that a request to a provider and any other request can have. */
+/** Fault codes of requests. The fault can be of a request to the provider or of any other request. */
 const ON_THE_WAY: ReadonlySet<string> = new Set([
   'network_error',
   'timeout',
@@ -76,7 +76,7 @@ const ON_THE_WAY: ReadonlySet<string> = new Set([
 ]);
 const LOOK_BACK = 50;
 
-/** A run that failed because of its provider has a code of its own. */
+/** Returns the exit code of a run. A run that failed because of its provider has its own code. */
 export async function exitCodeOfThread(
   { thread_id, status, code = '' }: Pick<ThreadResult, 'thread_id' | 'status' | 'code'>,
   store: Store,
@@ -89,7 +89,7 @@ export async function exitCodeOfThread(
   return last.isUnanswered ? EXIT.provider : EXIT.failed;
 }
 
-/** How many calls were refused, and how many others failed, in the thread and below it. */
+/** Counts denied calls and other failed calls of a thread and its descendants. */
 export async function countRefused(
   store: Store,
   id: string,
@@ -102,20 +102,20 @@ export async function countRefused(
   return { denied: denied.ok ? denied.output : 0, failed };
 }
 
-/** What the last lines need to know besides the result. */
+/** Facts besides the result that the last lines of a run print. */
 interface Circumstances {
   limits: JsonObject;
   denied: number;
   failed: number;
-  /** Workers go on with it when it may: nobody has to resume it. */
+  /** True if workers resume the thread, so that no person has to. */
   isShared?: boolean;
 }
 
-/** By who set the limit: only there can it be raised. */
+/** Hints by the origin of a limit, because only its origin can raise it. */
 const RAISED_BY: Readonly<Record<string, (name: string) => string>> = {
-  caller: (name) => `the run was started with \`--${name.replaceAll('_', '-')}\`: give it more`,
-  policy: (name) => `\`limits.${name}\` of the policy holds for every run`,
-  parent: () => 'it is what the threads above it have left',
+  caller: (name) => `pass a larger \`--${name.replaceAll('_', '-')}\` to the next run`,
+  policy: (name) => `\`limits.${name}\` of the policy applies to every run`,
+  parent: () => 'the limit is the rest of its parent thread',
   directive: (name) => `raise <${name}> in the directive's <limits>`,
 };
 
@@ -123,13 +123,13 @@ function raiseHint(code: string | undefined, limits: JsonObject): string {
   const name = (code ?? '').replace(/_exceeded$/, '') || 'limit';
   const from = plainText(getOwn(getOwn(limits, name), 'from'));
   const set = Object.hasOwn(RAISED_BY, from) ? RAISED_BY[from] : undefined;
-  const hint = set?.(name) ?? `it is a default: give the directive a <${name}> in its <limits>`;
-  // Nobody raises the spend of a first thread while it runs.
+  const hint = set?.(name) ?? `it is a default; add <${name}> to the <limits> of the directive`;
+  // A hook cannot raise the spend of a root thread.
   const mayRaise = name !== 'spend' && from !== 'policy' && from !== 'parent';
-  return `${hint}${mayRaise ? ', or let a hook do it' : ''}`;
+  return `${hint}${mayRaise ? ', or raise it in a hook' : ''}`;
 }
 
-/** What helps most now. */
+/** Returns the most useful next step of the user. */
 function nextStep(
   { status, code, thread_id }: ThreadResult,
   { limits, denied, failed, isShared }: Circumstances,
@@ -141,34 +141,34 @@ function nextStep(
       return failed > 0 ? `see what failed, and why, with ${show}` : `look back with ${show}`;
     case 'limit': {
       const name = (code ?? '').replace(/_exceeded$/, '') || 'limit';
-      // Of these there is no option.
+      // The command line has no option for these limits.
       const hasOption = !/^(limit|context|.*put_tokens)$/.test(name);
       const again = `\`km threads resume ${thread_id} --${name.replaceAll('_', '-')} MORE\``;
       const from = plainText(getOwn(getOwn(limits, name), 'from'));
       const isWindow = name === 'context' && !Object.hasOwn(RAISED_BY, from);
       if (isWindow) {
-        return `the window of the model is full: go on with \`km threads resume ${thread_id} --model MODEL\`, a model with a larger one`;
+        return `the context window of the model is full; resume with a model with a larger one: \`km threads resume ${thread_id} --model MODEL\``;
       }
-      return `${hasOption ? `go on with ${again}` : `see ${show}`}; ${raiseHint(code, limits)}`;
+      return `${hasOption ? `resume it with ${again}` : `see ${show}`}; ${raiseHint(code, limits)}`;
     }
     case 'denied':
       return `see ${show}; \`km policy show\` lists what policies deny, and in which file`;
     case 'needs_input':
     case 'waiting':
       return isShared
-        ? `answer it, here or anywhere (\`km approvals ls\`); a worker goes on then, and \`km threads wait ${thread_id}\` waits for it`
+        ? `answer it on any machine (\`km approvals ls\`); a worker then resumes the thread, and \`km threads wait ${thread_id}\` waits for it`
         : `see \`km approvals ls\`, then \`km threads resume ${thread_id}\``;
     case 'paused':
     case 'interrupted':
-      return `go on with \`km threads resume ${thread_id}\``;
+      return `resume it with \`km threads resume ${thread_id}\``;
     case 'terminated':
-      return `it was stopped, and can go on with \`km threads resume ${thread_id}\`; see ${show}`;
+      return `resume it with \`km threads resume ${thread_id}\`; see ${show}`;
     default:
       return `see ${show}`;
   }
 }
 
-/** One line with the cost and what was denied or failed, on standard error; the result itself is data. */
+/** Prints one line to standard error: the status, the cost and the numbers of denied and failed calls. */
 export function printResult(
   result: ThreadResult,
   { limits, denied, failed }: Circumstances,
@@ -181,8 +181,8 @@ export function printResult(
   const calls = (count: number, word: string): string =>
     count === 0 || !isStarted ? '' : `; ${count} ${count === 1 ? 'call' : 'calls'} ${word}`;
   const refused = `${calls(denied, 'denied')}${calls(failed, 'failed')}`;
-  const told = refused === '' ? '' : terminal.paint('red', refused);
-  terminal.note(`${status}${why} (${costText(result.cost, currency)})${told}`);
+  const suffix = refused === '' ? '' : terminal.paint('red', refused);
+  terminal.note(`${status}${why} (${costText(result.cost, currency)})${suffix}`);
 }
 
 export const printNextStep = (
@@ -191,7 +191,7 @@ export const printNextStep = (
   terminal: Terminal,
 ): void => terminal.note(terminal.paint('dim', `next: ${nextStep(result, around)}`));
 
-/** Outputs when the directive has some, else what the model said last. Words around outputs are for people. */
+/** Prints the outputs, or else the last reply. With outputs, the reply goes to standard error. */
 export function showResult(
   { outputs, text }: Pick<ThreadResult, 'outputs' | 'text'>,
   terminal: Pick<Terminal, 'out' | 'note'>,

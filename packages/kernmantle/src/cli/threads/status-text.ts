@@ -1,4 +1,4 @@
-// Events and amounts of threads in words: what `run`, `tail` and `show` say about them.
+// Formats events and amounts of threads as text for `run`, `tail` and `show`.
 import { durationText, type Failure, type JsonObject, plainText } from '@kernmantle/core/base';
 import { type EventTone, eventLine, type Noted } from '@kernmantle/core/journal';
 import type { ThreadStatus } from '@kernmantle/core/store';
@@ -22,42 +22,42 @@ const WIDE =
 const NO_WIDTH = /^[\p{Mn}\p{Me}\p{Cf}]$/u;
 const graphemes = new Intl.Segmenter();
 
-/** How many cells of a terminal each of its characters takes. */
+/** Returns the number of terminal cells of a character. */
 const cellsOf = (character: string): number =>
   NO_WIDTH.test(character) ? 0 : WIDE.test(character) ? 2 : 1;
 
-/** As much of its beginning, or of its end, as fits into so many cells. */
+/** Cuts a text to this number of cells. `keeps` is the end that stays. */
 export function fit(text: string, cells: number, keeps: 'start' | 'end' = 'start'): string {
   const parts = Array.from(graphemes.segment(text), ({ segment }) => segment);
   const sum = parts.reduce((total, part) => total + cellsOf(part), 0);
   if (sum <= cells) return text;
   const ordered = keeps === 'start' ? parts : parts.toReversed();
-  let left = cells - 1;
-  const kept: string[] = [];
+  let remaining = cells - 1;
+  const fitting: string[] = [];
   for (const part of ordered) {
-    left -= cellsOf(part);
-    if (left < 0) break;
-    kept.push(part);
+    remaining -= cellsOf(part);
+    if (remaining < 0) break;
+    fitting.push(part);
   }
   if (cells < 1) return '';
-  return keeps === 'start' ? `${kept.join('')}…` : `…${kept.toReversed().join('')}`;
+  return keeps === 'start' ? `${fitting.join('')}…` : `…${fitting.toReversed().join('')}`;
 }
 
-/** Exactly so many cells: cut, or filled up on the right, or on the left. */
+/** Returns exactly this number of cells: the text is cut, or padded. `side` is the alignment. */
 export function column(text: string, cells: number, side: 'left' | 'right' = 'left'): string {
-  const shown = fit(text, cells);
-  const taken = Array.from(graphemes.segment(shown)).reduce(
+  const cut = fit(text, cells);
+  const taken = Array.from(graphemes.segment(cut)).reduce(
     (total, { segment }) => total + cellsOf(segment),
     0,
   );
   const space = ' '.repeat(Math.max(0, cells - taken));
-  return side === 'left' ? `${shown}${space}` : `${space}${shown}`;
+  return side === 'left' ? `${cut}${space}` : `${space}${cut}`;
 }
 
 export const count = (value: unknown): string =>
   String(Math.round(Number(value) || 0)).replace(/\B(?=(\d{3})+$)/g, ',');
 
-/** `12 s`, `5 m`, `3 h`, `9 d`: how long ago, roughly. */
+/** Returns a rounded age: `12 s`, `5 m`, `3 h`, `9 d`. */
 export function age(ms: number): string {
   const total = Math.max(0, Math.round(ms / 1000));
   if (total < 60) return `${total} s`;
@@ -65,7 +65,7 @@ export function age(ms: number): string {
   return total < 172_800 ? `${Math.floor(total / 3600)} h` : `${Math.floor(total / 86_400)} d`;
 }
 
-/** `12 turns, 3,410 tokens, 4 tool calls, 0.0123 USD, 8.1 s`. */
+/** Returns a cost as text: `12 turns, 4 tool calls, 3,410 tokens, 0.0123 USD, 8.1 s`. */
 export function costText(cost: JsonObject, currency = 'USD'): string {
   const plural = (value: unknown, word: string): string =>
     `${count(value)} ${word}${Number(value) === 1 ? '' : 's'}`;
@@ -95,17 +95,17 @@ interface PaintedLine {
   text: string;
 }
 
-/** The line of an event with its colour. An end has the colour of its status, a warning not that of a limit. */
+/** Returns the line of an event with its colour. Undefined if the event has no line. */
 export function toldOf(event: Noted): PaintedLine | undefined {
-  const told = eventLine(event);
-  if (!told) return undefined;
-  const { tone, ...words } = told;
+  const line = eventLine(event);
+  if (!line) return undefined;
+  const { tone, ...words } = line;
   if (event.type === 'warning') return { ...words, colour: 'yellow' };
   const isEnd = event.type === 'thread_end';
   return { ...words, colour: isEnd ? statusColour(event.data.status) : TONES[tone] };
 }
 
-/** The text of an event that `decode` refused. */
+/** Returns the line of an event that cannot be decoded. */
 export const unreadableOf = ({ error }: Failure): PaintedLine => ({
   mark: '✗',
   colour: TONES.bad,

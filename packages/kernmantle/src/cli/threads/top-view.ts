@@ -1,5 +1,5 @@
-// All threads as a screen: what waits for a person, what is at work, what ended lately, in this order, as
-// the page lists them. Pure: rows and a size in, lines out.
+// Formats all threads as lines: threads that wait for a person, running threads and recently ended threads, in
+// this order, as the page lists them.
 import { plainText } from '@kernmantle/core/base';
 import { isEnded, type ThreadStatus } from '@kernmantle/core/store';
 import { isUnserved, type ListedRun, NO_WORKER, workerName } from '@kernmantle/web';
@@ -7,7 +7,7 @@ import { type Paint, visible } from '../terminal/terminal.ts';
 import { bar, barColour } from './figure-lines.ts';
 import { age, column, count, fit, statusColour } from './status-text.ts';
 
-/** One line of the list: a thread, and how deep it stands in its tree. */
+/** One line of the list: a thread and its depth in the tree. */
 interface TopRow {
   readonly run: ListedRun;
   readonly depth: number;
@@ -21,11 +21,11 @@ interface TopGroup {
 export const isOver = ({ status }: ListedRun): boolean => isEnded(status as ThreadStatus);
 const waitsForPerson = ({ due, status }: ListedRun): boolean => due > 0 || status === 'needs_input';
 
-/** A parent with its children below it, the newest tree first; a tree stands where its most urgent thread does. */
+/** Groups the trees of threads, newest first. The most urgent thread of a tree selects its group. */
 export function topGroups(runs: readonly ListedRun[]): TopGroup[] {
-  const shown = runs.filter(({ kind }) => kind === 'thread');
-  const known = new Set(shown.map(({ id }) => id));
-  const below = Map.groupBy(shown, ({ parent }) =>
+  const threads = runs.filter(({ kind }) => kind === 'thread');
+  const known = new Set(threads.map(({ id }) => id));
+  const below = Map.groupBy(threads, ({ parent }) =>
     parent !== undefined && known.has(parent) ? parent : '',
   );
   const treeOf = (run: ListedRun, depth: number): TopRow[] => [
@@ -60,16 +60,16 @@ const MARKS: Readonly<Record<string, string>> = {
   limit: '■',
 };
 
-/** The parts of a line, with how many cells each takes; the later ones go first when it is narrow. */
+/** Number of cells of each part of a line. A narrow line omits the last parts first. */
 interface Layout {
   readonly name: number;
   readonly turns: number;
   readonly spend: number;
-  /** Cells of each bar; 0: none. */
+  /** Cells of each bar. 0: the line has no bars. */
   readonly bars: number;
   readonly denied: number;
   readonly age: number;
-  /** What is left is for what it does now. */
+  /** Cells for the current step: the rest of the line. */
   readonly now: number;
 }
 
@@ -78,24 +78,24 @@ const FIGURES = { turns: 11, spend: 15, denied: 10, age: 6 };
 const SHORTEST_NAME = 14;
 const LONGEST_NAME = 44;
 const BARS = 8;
-/** Cells of everything but the name. */
+/** Cells of all parts except the name, without and with bars. */
 const WITHOUT_BARS = 56;
 const WITH_BARS = 76;
 const NAME_BESIDE_BARS = 22;
 
 function layoutOf(width: number, longest: number, most: number): Layout {
-  let left = width - 2 - STATUS - 1;
-  // Bars say more than the end of a name; without room for them the name has it.
-  const room = left - WITH_BARS >= NAME_BESIDE_BARS ? left - WITH_BARS : left - WITHOUT_BARS;
-  const wanted = Math.min(longest, most);
+  let rest = width - 2 - STATUS - 1;
+  // Bars are more useful than the end of a name. If they do not fit, the name gets their cells.
+  const room = rest - WITH_BARS >= NAME_BESIDE_BARS ? rest - WITH_BARS : rest - WITHOUT_BARS;
+  const desired = Math.min(longest, most);
   const name =
     most > LONGEST_NAME
-      ? wanted
-      : Math.max(1, Math.min(wanted, Math.max(SHORTEST_NAME, room), left));
-  left -= name + 1;
+      ? desired
+      : Math.max(1, Math.min(desired, Math.max(SHORTEST_NAME, room), rest));
+  rest -= name + 1;
   const take = (cells: number): number => {
-    if (left < cells + 1) return 0;
-    left -= cells + 1;
+    if (rest < cells + 1) return 0;
+    rest -= cells + 1;
     return cells;
   };
   const [aged, turns, denied, spend] = [
@@ -104,9 +104,9 @@ function layoutOf(width: number, longest: number, most: number): Layout {
     take(FIGURES.denied),
     take(FIGURES.spend),
   ];
-  const bars = spend > 0 && left >= 2 * (BARS + 1) + 8 ? BARS : 0;
-  left -= bars > 0 ? 2 * (bars + 1) : 0;
-  return { name, turns, spend, bars, denied, age: aged, now: Math.max(0, left) };
+  const bars = spend > 0 && rest >= 2 * (BARS + 1) + 8 ? BARS : 0;
+  rest -= bars > 0 ? 2 * (bars + 1) : 0;
+  return { name, turns, spend, bars, denied, age: aged, now: Math.max(0, rest) };
 }
 
 function meterOf(run: ListedRun, name: string) {
@@ -142,8 +142,8 @@ function nowText(run: ListedRun, unserved: ReadonlySet<string>): string {
   const due = run.due > 1 ? `${run.due} questions, ` : '';
   const what = isOver(run) ? (run.reason ?? '') : (run.now ?? '');
   const where = run.worker === undefined ? '' : ` on ${workerName(run.worker)}`;
-  const told = `${due}${what}${where}`.trim();
-  const parts = [told, run.title ?? ''].filter((part) => part !== '');
+  const step = `${due}${what}${where}`.trim();
+  const parts = [step, run.title ?? ''].filter((part) => part !== '');
   return visible(parts.join(' · ').replace(/\s+/g, ' '));
 }
 
@@ -175,7 +175,7 @@ function lineOf(
   return cells.join(' ');
 }
 
-/** The command that helps with a thread next. It holds the whole id, which a narrow list cuts. */
+/** Returns the next useful command for a thread. It contains the whole id, which a narrow list cuts. */
 export const commandFor = (run: ListedRun): string =>
   waitsForPerson(run)
     ? `answer it with km approvals ls --thread ${visible(run.id)}`
@@ -183,22 +183,22 @@ export const commandFor = (run: ListedRun): string =>
 
 const NONE: ReadonlySet<string> = new Set();
 
-/** What a picture is of. */
+/** Time and queues that a drawing shows. */
 interface TopTime {
   readonly now: number;
-  /** Queues for which there is no worker. */
+  /** Keys of the queues without a worker. */
   readonly unserved?: ReadonlySet<string>;
 }
 
 interface TopSize {
   readonly width: number;
-  /** Lines that there is room for. */
+  /** Maximum number of lines. */
   readonly height: number;
-  /** Cells of the longest name that is not cut. */
+  /** Maximum number of cells of a name. Longer names are cut. */
   readonly name?: number;
 }
 
-/** Head, groups and rows, with the selected one in sight and marked. */
+/** Returns the visible lines of all groups. They always contain the selected row, which has a mark. */
 export function topLines(
   groups: readonly TopGroup[],
   { width, height, name = LONGEST_NAME }: TopSize,
@@ -230,7 +230,7 @@ export function topLines(
   });
 }
 
-/** How many are in which state, and what those that are not over have cost. */
+/** Returns one line with the numbers of threads by state and the cost of those that have not ended. */
 export function topHead(groups: readonly TopGroup[], width: number, paint: Paint): string {
   const rows = groups.flatMap((group) => group.rows.map(({ run }) => run));
   const alive = rows.filter((run) => !isOver(run));

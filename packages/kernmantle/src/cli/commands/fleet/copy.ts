@@ -39,7 +39,7 @@ function toId({ project, home }: Runtime, earlier: readonly string[]): Rename {
     if (existsSync(folder)) {
       return identify({ project: realpathSync(folder), home, clock: systemClock, own: {} });
     }
-    const message = `the registry has threads of \`${path}\`, and this folder does not exist`;
+    const message = `the registry has threads of \`${path}\`, but this folder is not found`;
     const hint = 'if this project was there before, add `--was PATH`';
     return fail('not_found', message, { hint });
   };
@@ -62,7 +62,7 @@ function toPath(runtime: Runtime, others: readonly string[]): Outcome<Rename> {
     const hint = 'add `--also DIR` for every other project in which these threads work';
     return fail(
       'not_found',
-      `the registry has threads of project \`${id}\`, and its folder is unknown`,
+      `the registry has threads of project \`${id}\`, but its folder is missing`,
       {
         hint,
       },
@@ -85,13 +85,13 @@ function renameFor(
   return rename.ok ? ok({ rename: rename.output, project: own.output.project }) : rename;
 }
 
-const TOLD_MS = 1000;
+const PRINT_MS = 1000;
 
 /** Prints progress, at most one line per second. */
 function createProgress(terminal: Terminal): (done: number, all: number) => void {
   let printedAt = systemClock.monotonic();
   return (done, all) => {
-    if (systemClock.monotonic() - printedAt < TOLD_MS) return;
+    if (systemClock.monotonic() - printedAt < PRINT_MS) return;
     printedAt = systemClock.monotonic();
     terminal.note(`${done} of ${all}`);
   };
@@ -123,8 +123,8 @@ export const copyStore = inProject(async (runtime, call) => {
   if (!from.ok) return from;
   const to = parsePlace(asText(args[1]) ?? '', cwd);
   if (!to.ok) return to;
-  const given = { was: places(options.was, cwd), also: places(options.also, cwd) };
-  const names = renameFor(runtime, from.output, to.output, given);
+  const folders = { was: places(options.was, cwd), also: places(options.also, cwd) };
+  const names = renameFor(runtime, from.output, to.output, folders);
   if (!names.ok) return names;
   const key = runtime.keys.tokenKey();
   if (!key.ok) return key;

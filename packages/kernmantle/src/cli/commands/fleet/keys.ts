@@ -50,7 +50,7 @@ function writeFor(file: string, text: string, force: boolean): Outcome<null> {
       return fail('unavailable', `cannot write \`${file}\`: ${errnoOf(error)}`);
     }
     const hint = 'choose another file with `--out FILE`, or overwrite it with `--force`';
-    return fail('conflict', `there is a file \`${file}\` already`, { hint });
+    return fail('conflict', `file \`${file}\` already exists`, { hint });
   }
 }
 
@@ -68,11 +68,11 @@ export const exportKeys = inProject(async (runtime, call) => {
   if (!sealed.ok) return fail('usage', sealed.error.detail.message);
   const row = personAuditRow(speaker(call), 'keys:export', tokens.output.id, `to ${file}`);
   const done = noted(runtime, row, writeFor(file, sealed.output, options.force === true));
-  const shown = { file, token_key: tokens.output.id, signing_key: id };
-  return terminal.finish(done.ok ? ok(shown) : done, () => {
-    terminal.out(visible(`wrote the token key ${shown.token_key} to ${file}`));
+  const output = { file, token_key: tokens.output.id, signing_key: id };
+  return terminal.finish(done.ok ? ok(output) : done, () => {
+    terminal.out(visible(`wrote the token key ${output.token_key} to ${file}`));
     terminal.note(
-      'on another machine: `km keys import FILE`; anybody with the file and the passphrase can act as you',
+      'on another machine: `km keys import FILE`; any person with the file and the passphrase can act as you',
     );
   });
 });
@@ -104,12 +104,12 @@ export const importKeys = inProject(async (runtime, call) => {
   }
   const { tokens, signer } = opened.output;
   const row = personAuditRow(by, 'keys:import', tokens.id, `from ${file}`);
-  const kept = noted(runtime, row, runtime.keys.keepTokenKey(tokens, options.force === true));
-  if (!kept.ok) {
-    const hint = 'replace it with `--force`; the old key is kept beside it';
-    return kept.error.code === 'conflict'
-      ? fail('conflict', kept.error.detail.message, { hint })
-      : kept;
+  const stored = noted(runtime, row, runtime.keys.keepTokenKey(tokens, options.force === true));
+  if (!stored.ok) {
+    const hint = 'replace it with `--force`; the old key stays beside it';
+    return stored.error.code === 'conflict'
+      ? fail('conflict', stored.error.detail.message, { hint })
+      : stored;
   }
   const trusted = noted(
     runtime,
@@ -117,16 +117,16 @@ export const importKeys = inProject(async (runtime, call) => {
     trustSigner(runtime, signer),
   );
   if (!trusted.ok) return trusted;
-  const { isNew, aside } = kept.output;
-  const shown = {
+  const { isNew, aside } = stored.output;
+  const output = {
     token_key: tokens.id,
     is_new: isNew,
     signing_key: signer.id,
     trusted: trusted.output,
   };
-  return terminal.finish(ok({ ...shown, ...(aside !== undefined && { aside }) }), () => {
-    terminal.out(isNew ? `imported the token key ${tokens.id}` : `${tokens.id} is here already`);
-    if (aside !== undefined) terminal.note(visible(`the old key is kept in ${aside}`));
+  return terminal.finish(ok({ ...output, ...(aside !== undefined && { aside }) }), () => {
+    terminal.out(isNew ? `imported the token key ${tokens.id}` : `${tokens.id} already exists`);
+    if (aside !== undefined) terminal.note(visible(`the old key is in ${aside}`));
     if (trusted.output) terminal.note(`items signed by ${signer.id} are trusted from now on`);
   });
 });

@@ -42,15 +42,15 @@ export const restoredTables = onServer(async (runtime, place, call) => {
   const { terminal } = call;
   const row = personAuditRow(speaker(call), 'store:restored', place);
   const done = noted(runtime, row, await runtime.registry.restored());
-  return terminal.finish(done.ok ? ok({ place, ...done.output }) : done, (found) => {
-    const { threads, interrupted, queued, until } = found;
+  return terminal.finish(done.ok ? ok({ place, ...done.output }) : done, (contents) => {
+    const { threads, interrupted, queued, until } = contents;
     terminal.out(
       visible(
         `${place}: ${threads} threads released; ${interrupted} were running, ${queued} are queued`,
       ),
     );
     const last = until === 0 ? 'nothing' : new Date(until).toISOString();
-    terminal.note(`its last event is of ${last}; later events are not in it`);
+    terminal.note(`its last event is of ${last}; later events are lost`);
   });
 });
 
@@ -109,7 +109,7 @@ async function fleetOf(runtime: Runtime): Promise<Outcome<Fleet>> {
 export const checkTables = onServer(async (runtime, place, { terminal }) => {
   const fleet = await fleetOf(runtime);
   const state = fleet.ok ? await stateOf(fleet.output, place) : fleet;
-  return terminal.finish(state, (found) => showState(found, terminal));
+  return terminal.finish(state, (contents) => showState(contents, terminal));
 });
 
 /** Limits by option. Money is written as a decimal number. */
@@ -167,19 +167,19 @@ async function shownLimits(limits: readonly SharedLimit[]): Promise<ShownLimit[]
 export const sharedLimits = onServer(async (runtime, _place, call) => {
   const { args, options, terminal } = call;
   const scope = asText(args[0]);
-  const wanted = scope === undefined ? undefined : await limitOf(scope, options);
-  if (wanted && !wanted.ok) return wanted;
+  const request = scope === undefined ? undefined : await limitOf(scope, options);
+  if (request && !request.ok) return request;
   const fleet = await fleetOf(runtime);
   if (!fleet.ok) return fleet;
-  if (wanted) {
-    const [change] = await shownLimits([wanted.output]);
+  if (request) {
+    const [change] = await shownLimits([request.output]);
     const row = personAuditRow(speaker(call), 'store:limits', scope ?? '', JSON.stringify(change));
-    const set = noted(runtime, row, await fleet.output.setLimit(wanted.output));
+    const set = noted(runtime, row, await fleet.output.setLimit(request.output));
     if (!set.ok) return set;
   }
-  const found = await fleet.output.limits();
-  if (!found.ok) return found;
-  const entries = await shownLimits(found.output);
+  const limits = await fleet.output.limits();
+  if (!limits.ok) return limits;
+  const entries = await shownLimits(limits.output);
   terminal.finish(ok(entries), () => {
     for (const { scope: whose, ...figures } of entries) {
       const words = Object.entries(figures).map(

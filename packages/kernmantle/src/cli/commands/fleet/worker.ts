@@ -63,7 +63,7 @@ function readCount(
     : fail('usage', `\`--${name}\` must be a number from ${least} to ${most}, not \`${text}\``);
 }
 
-/** All runtimes share this store. Only the worker closes it, after all of them. */
+/** Returns a store that all runtimes share. Only the worker closes it, after all runtimes. */
 const borrowed = (store: Store): Store => ({ ...store, close: () => Promise.resolve() });
 
 async function serveProject(runtime: Runtime, isSticky: boolean): Promise<Outcome<Served>> {
@@ -104,10 +104,10 @@ async function openFirst(
     return fail('usage', message, { hint });
   }
   const migrated = options.try === true ? await runtime.registry.migrate() : ok(null);
-  const found = migrated.ok ? await runtime.registry.open() : migrated;
-  if (found.ok) return ok({ runtime, store: found.output });
+  const access = migrated.ok ? await runtime.registry.open() : migrated;
+  if (access.ok) return ok({ runtime, store: access.output });
   await runtime.close();
-  return found;
+  return access;
 }
 
 async function openProjects(
@@ -215,12 +215,12 @@ function tellStart(
 }
 
 function tellEnd(terminal: Terminal, end: WorkerEnd): number {
-  const { taken, left } = end;
+  const { taken, left: rest } = end;
   const time = new Date().toISOString();
-  if (terminal.json) terminal.out(JSON.stringify({ time, kind: 'ended', taken, left }));
+  if (terminal.json) terminal.out(JSON.stringify({ time, kind: 'ended', taken, left: rest }));
   else terminal.note(`ran ${taken} threads`);
-  if (left.length === 0) return EXIT.done;
-  const [first, ...more] = left;
+  if (rest.length === 0) return EXIT.done;
+  const [first, ...more] = rest;
   const names = `${first}${more.length > 0 ? ` and ${more.length} more` : ''}`;
   terminal.note(
     `${names} did not stop in time; another worker takes them when their leases expire`,

@@ -1,4 +1,4 @@
-// Locations of the settings of MCP clients, and the entry for this server.
+// Finds the settings files of MCP clients and creates the entry for this server.
 import { accessSync, constants, readFileSync, realpathSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { delimiter, dirname, isAbsolute, join, resolve } from 'node:path';
@@ -15,7 +15,7 @@ import { asText, type CommandCall } from '../../command.ts';
 type Env = Readonly<Record<string, string | undefined>>;
 type SettingsScope = 'project' | 'user';
 
-/** Settings file of a client, relative to the project or the home folder. Absent: none. */
+/** Settings file of a client, relative to the project or the home folder. Absent: the client has none. */
 interface ClientFile {
   readonly section: string;
   readonly project?: string;
@@ -69,9 +69,9 @@ function isOnPath(env: Env): boolean {
       const file = join(folder, name);
       accessSync(file, constants.X_OK);
       const manifest = join(dirname(realpathSync(file)), '..', 'package.json');
-      const { name: found } = JSON.parse(readFileSync(manifest, 'utf8')) as { name?: unknown };
+      const { name: program } = JSON.parse(readFileSync(manifest, 'utf8')) as { name?: unknown };
       // The system starts the first program of that name.
-      return found === 'kernmantle';
+      return program === 'kernmantle';
     } catch (error) {
       if (errnoOf(error) !== 'ENOENT' && errnoOf(error) !== 'ENOTDIR') return false;
     }
@@ -100,23 +100,23 @@ export function targetOf(
   { options, terminal: { env } }: CommandCall,
 ): Outcome<SettingsFile> {
   const client = asText(options.client) ?? '';
-  const found = Object.hasOwn(CLIENTS, client) ? CLIENTS[client] : undefined;
-  if (!found) {
+  const entry = Object.hasOwn(CLIENTS, client) ? CLIENTS[client] : undefined;
+  if (!entry) {
     return fail('usage', `\`--client\` must be one of ${Object.keys(CLIENTS).join(', ')}`);
   }
-  const scope = asText(options.scope) ?? (found.project === undefined ? 'user' : 'project');
+  const scope = asText(options.scope) ?? (entry.project === undefined ? 'user' : 'project');
   if (scope !== 'project' && scope !== 'user') {
     return fail('usage', '`--scope` must be `project` or `user`');
   }
   const home = env.HOME ?? homedir();
   const paths: Readonly<Record<SettingsScope, readonly [string, string | undefined]>> = {
-    project: [project, found.project],
-    user: [home, found.user(env, process.platform)],
+    project: [project, entry.project],
+    user: [home, entry.user(env, process.platform)],
   };
   const [base, path] = paths[scope];
   if (path === undefined)
     return fail('usage', `${client} has no project settings; use \`--scope user\``);
   const file = resolve(base, path);
   const within = isAbsolute(path) ? dirname(file) : base;
-  return ok({ client, file, within, settings: found, next: found.next[scope] ?? found.next.user });
+  return ok({ client, file, within, settings: entry, next: entry.next[scope] ?? entry.next.user });
 }

@@ -46,9 +46,9 @@ const wordsIn = (text: string): string[] =>
   [...text.matchAll(/"([^"]*)"|'([^']*)'|(\S+)/g)].map(([, a, b, c]) => a ?? b ?? c ?? '');
 
 /** `NAME` refers to the environment variable; `NAME=value` is a literal value. */
-function pairsIn(given: readonly string[]): Outcome<Record<string, string>> {
+function pairsIn(words: readonly string[]): Outcome<Record<string, string>> {
   const pairs: Record<string, string> = {};
-  for (const one of given) {
+  for (const one of words) {
     const [, name = '', value] = /^([^:=\s]+)(?:\s*[:=]\s*([^]*))?$/.exec(one) ?? [];
     if (name === '' || (value === undefined && !/^[A-Za-z_]\w*$/.test(name))) {
       return fail('usage', `\`${one}\` must be a pair of a name and a value`);
@@ -116,7 +116,7 @@ async function refuseName(runtime: Runtime, name: string): Promise<Outcome<null>
     .find(({ id }) => id === `mcp/${name}` || id.startsWith(`mcp/${name}/`));
   if (!taken && !serverList.some((one) => one.name === name)) return ok(null);
   const hint = `choose another name, or run \`km mcp remove ${name}\` first`;
-  return fail('invalid_input', `a server or tool \`${name}\` exists already`, { hint });
+  return fail('invalid_input', `a server or tool \`${name}\` already exists`, { hint });
 }
 
 type Synced = JsonObject;
@@ -168,8 +168,8 @@ const linesOf = (tool: Json, id: string): string[] =>
     `needs ${textsAt(tool, 'requires').join(', ')}`,
     `counts as ${textAt(tool, 'effect')}, ${textsAt(tool, 'risk').join(', ') || 'no risk'}`,
     ...['labels', 'roles', 'kinds', 'answers'].flatMap((name) => {
-      const given = textsAt(tool, name);
-      return given.length > 0 ? `${name}: ${given.join(', ')}` : [];
+      const texts = textsAt(tool, name);
+      return texts.length > 0 ? `${name}: ${texts.join(', ')}` : [];
     }),
   ].map((line) => visible(line.replaceAll('\n', ' ')));
 
@@ -189,9 +189,9 @@ async function decide(
   const threads = await runtime.threads();
   if (!threads.ok) return threads;
   const { store } = threads.output;
-  const found = await store.approvals({ id });
-  if (!found.ok) return found;
-  const [row] = found.output;
+  const rows = await store.approvals({ id });
+  if (!rows.ok) return rows;
+  const [row] = rows.output;
   if (!row) return fail('not_found', `approval \`${id}\` not found; run \`km approvals ls --all\``);
   if (!terminal.json) showQuestion(terminal, row);
   const isYes = options.yes === true;
@@ -212,7 +212,7 @@ function showSynced(terminal: Terminal, output: Synced): void {
   for (const id of written) terminal.out(`${terminal.paint('green', 'signed ')} ${visible(id)}`);
   for (const id of removed) terminal.out(`${terminal.paint('yellow', 'removed')} ${visible(id)}`);
   for (const id of textsAt(output, 'left_alone')) {
-    terminal.note(`${visible(id)} is no longer listed; it was changed by hand, so it is kept`);
+    terminal.note(`${visible(id)} is no longer listed; its file was edited by hand and stays`);
   }
   for (const one of listAt(output, 'left_out')) {
     terminal.note(`left out ${visible(textAt(one, 'name'))}: ${visible(textAt(one, 'why'))}`);
@@ -231,14 +231,14 @@ async function sync(runtime: Runtime, id: string, call: ConnectorCall): Promise<
     return terminal.finish(first, (output) => showSynced(terminal, output));
   }
   const server = plainText(first.output.server);
-  const said = await decide(runtime, approval, call);
-  if (!said.ok) return said;
-  if (said.output === 'no') {
+  const answer = await decide(runtime, approval, call);
+  if (!answer.ok) return answer;
+  if (answer.output === 'no') {
     return fail('permission_denied', `a person refused the tools of \`${server}\``, {
       approval,
     });
   }
-  if (said.output === 'nobody') {
+  if (answer.output === 'nobody') {
     const waiting = `the tools of \`${server}\` were not added`;
     return fail('needs_input', `${waiting}; a person must review and approve them`, {
       ...first.output,

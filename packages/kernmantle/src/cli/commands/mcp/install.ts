@@ -124,10 +124,10 @@ export const run = inProject(async (runtime, call) => {
   const { options, terminal } = call;
   const target = targetOf(runtime.project, call);
   if (!target.ok) return target;
-  const { client, file, settings: known, next } = target.output;
-  const { section } = known;
+  const { client, file, settings: settings, next } = target.output;
+  const { section } = settings;
   const name = asText(options.name) ?? 'kernmantle';
-  const entry = entryOf(runtime.project, terminal.env, known.extra);
+  const entry = entryOf(runtime.project, terminal.env, settings.extra);
   const whole = { [section]: { [name]: entry } };
   if (options.print === true) {
     return terminal.finish(ok({ client, file, settings: whole }), () => {
@@ -157,10 +157,10 @@ export const run = inProject(async (runtime, call) => {
   }
   const row = personAuditRow(speaker(call), 'mcp:install', file, client);
   const done = noted(runtime, row, write(place, text, changed.output));
-  const shown = done.ok
+  const result = done.ok
     ? ok({ client, file, state: 'written', ...done.output, diff: lines })
     : done;
-  return terminal.finish(shown, ({ backup }: { backup?: string }) => {
+  return terminal.finish(result, ({ backup }: { backup?: string }) => {
     terminal.out(`wrote ${file}${backup === undefined ? '' : `; the old file is ${backup}`}`);
     terminal.note(next);
   });

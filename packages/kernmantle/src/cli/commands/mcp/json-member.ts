@@ -99,12 +99,12 @@ const isTwice = ({ list }: Members, key: string): boolean =>
 
 function edited(text: string, section: string, name: string, value: JsonObject): Outcome<string> {
   const root = membersAt(text, text.indexOf('{'));
-  const found = root.list.find(({ key }) => key === section);
-  if (!found) return ok(inserted(text, root, [section, { [name]: value }], 1));
-  if (text.charAt(found.start) !== '{') {
+  const member = root.list.find(({ key }) => key === section);
+  if (!member) return ok(inserted(text, root, [section, { [name]: value }], 1));
+  if (text.charAt(member.start) !== '{') {
     return fail('config_invalid', `\`${section}\` must be an object`);
   }
-  const inner = membersAt(text, found.start);
+  const inner = membersAt(text, member.start);
   if (isTwice(root, section) || isTwice(inner, name)) {
     return fail('config_invalid', `\`${section}\` or \`${name}\` occurs twice`);
   }
@@ -138,11 +138,11 @@ export function withMember(
   const done = edited(plain, section, name, value);
   if (!done.ok) return done;
   // INVARIANT: apart from this member, the new text always parses to the same value as before.
-  const wanted = structuredClone(before);
-  const held = { ...(isObject(servers) ? servers : {}) };
-  setOwn(held, name, value);
-  setOwn(wanted, section, held);
-  return jsonEqual(JSON.parse(done.output) as Json, wanted)
+  const expected = structuredClone(before);
+  const members = { ...(isObject(servers) ? servers : {}) };
+  setOwn(members, name, value);
+  setOwn(expected, section, members);
+  return jsonEqual(JSON.parse(done.output) as Json, expected)
     ? ok(`${mark}${done.output}`)
     : fail('config_invalid', 'its formatting cannot be preserved');
 }

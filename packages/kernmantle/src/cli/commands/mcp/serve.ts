@@ -9,7 +9,7 @@ import { aborted, createErrorPrinter, exitWithin, portOf } from '../server-optio
 
 const PARENT_MS = 1000;
 
-/** Returns a signal that also aborts when the parent process is gone. */
+/** Returns a signal that also aborts when the parent process has ended. */
 function untilAlone(signal: AbortSignal): { signal: AbortSignal; stop(): void } {
   const alone = new AbortController();
   const parent = process.ppid;

@@ -28,17 +28,17 @@ import { costText, statusColour, toldOf, unreadableOf } from '../../threads/stat
 function print(event: StoredEvent, terminal: Terminal): void {
   if (terminal.json) return terminal.out(JSON.stringify(event));
   const read = decode(event);
-  // What else happened says it too, except why.
+  // Another event reports the same change, so only a status with a reason has a line.
   if (read.ok && read.output.type === 'status' && !toldOf(read.output)) return;
   const plain = { mark: '·', colour: 'dim', text: event.type } as const;
-  const told = (read.ok ? toldOf(read.output) : unreadableOf(read)) ?? plain;
+  const line = (read.ok ? toldOf(read.output) : unreadableOf(read)) ?? plain;
   const time = new Date(event.ts).toISOString().slice(11, 19);
   const place = terminal.paint('dim', `${time} ${String(event.turn).padStart(3)}`);
-  const text = visible(shorten(told.text, 300));
-  terminal.out(`${place} ${terminal.paint(told.colour, told.mark)} ${text}`);
+  const text = visible(shorten(line.text, 300));
+  terminal.out(`${place} ${terminal.paint(line.colour, line.mark)} ${text}`);
 }
 
-/** Ends with the thread, with the registry, or with Ctrl-C. */
+/** Prints new events until the thread ends, the registry closes or the signal aborts. */
 async function follow(
   store: Store,
   thread: string,
@@ -71,9 +71,7 @@ export const tailThread: CommandRun = async (call) => {
   });
 };
 
-// `threads wait`: until all of them have ended or stand still, or the time is up.
-
-/** What the thread gave back, or where it stands. */
+/** Returns the result of an ended thread, or its status. */
 const resultOf = ({ id, status, result, cost }: ThreadRow): JsonObject => ({
   thread_id: id,
   status,

@@ -1,4 +1,4 @@
-// `threads ls`: the registry as a table, newest first, a page at a time.
+// Implements `threads ls` and `threads tree`: the registry as a table in pages, newest first, or one tree.
 import { compact, fail, type Outcome, ok, plainText } from '@kernmantle/core/base';
 import { allThreads } from '@kernmantle/core/runtime';
 import type { ThreadFilter, ThreadStatus, ThreadSummary } from '@kernmantle/core/store';
@@ -16,12 +16,12 @@ function filterOf({ options }: CommandCall): Outcome<ThreadFilter> {
   );
   const order = asText(options.order) ?? 'created';
   if (order !== 'created' && order !== 'updated') {
-    return fail('usage', `\`--order ${order}\` is neither \`created\` nor \`updated\``);
+    return fail('usage', `\`--order ${order}\` must be \`created\` or \`updated\``);
   }
   const filter = compact<ThreadFilter>({
     order_by: order,
     limit: limit.output ?? 20,
-    // The registry says what a status can be when it is none.
+    // The registry refuses an invalid status and lists the valid ones.
     status: status?.split(',') as ThreadStatus[] | undefined,
     directive,
     within,
@@ -32,7 +32,7 @@ function filterOf({ options }: CommandCall): Outcome<ThreadFilter> {
   return ok(filter);
 }
 
-/** One line a thread. */
+/** Returns the line of one thread. */
 function threadLine(row: ThreadSummary, now: number, terminal: Terminal): string {
   const { id, status, cost, created, depth, title } = row;
   const about = title === undefined ? '' : `  ${terminal.paint('dim', visible(title))}`;
@@ -61,10 +61,10 @@ export const listThreads: CommandRun = async (call) => {
     call,
     async ({ store, runtime }) => {
       const { directive } = filter.output;
-      // The registry knows the whole id; people may type the name.
-      const found =
+      // The registry contains whole ids, but a person can use the name.
+      const item =
         directive === undefined ? undefined : runtime.library.find('directive', directive);
-      const named = found?.ok ? { directive: found.output.id } : {};
+      const named = item?.ok ? { directive: item.output.id } : {};
       const page = await store.query({ ...filter.output, ...named });
       return terminal.finish(page, ({ rows, next_cursor }) => {
         if (rows.length === 0) terminal.note('no threads');
@@ -76,8 +76,6 @@ export const listThreads: CommandRun = async (call) => {
     () => ({ rows: [] }),
   );
 };
-
-// `threads tree`: a thread and everything below it, hooks included.
 
 function draw(rows: readonly ThreadSummary[], root: string, terminal: Terminal): void {
   const below = Map.groupBy(rows, ({ parent }) => parent ?? '');

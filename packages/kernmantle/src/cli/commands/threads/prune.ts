@@ -1,4 +1,4 @@
-// `threads prune`: old trees go, with their transcripts; what they cost and the audit stay.
+// Implements `threads prune`: removes old trees of threads with their transcripts. Budgets and the audit stay.
 import { fail, type Outcome, ok } from '@kernmantle/core/base';
 import { noted, personAuditRow, pruneThreads } from '@kernmantle/core/runtime';
 import { asText, type CommandRun } from '../../command.ts';
@@ -13,11 +13,11 @@ const UNITS: Readonly<Record<string, number>> = {
   w: 604_800_000,
 };
 
-/** An option such as `30d` or `12h` in milliseconds; days when no unit is given. */
+/** Returns an option such as `30d` or `12h` in milliseconds. A number without a unit is in days. */
 export function parseAge(option: string, text: string): Outcome<number> {
   const [, amount, unit = 'd'] = /^(\d{1,6})\s*([smhdw])?$/.exec(text) ?? [];
   return amount === undefined
-    ? fail('usage', `\`--${option} ${text}\` is no time such as 30d, 12h or 2w`)
+    ? fail('usage', `\`--${option} ${text}\` must be a time such as 30d, 12h or 2w`)
     : ok(Number(amount) * (UNITS[unit] ?? 0));
 }
 
@@ -31,7 +31,7 @@ export const run: CommandRun = (call) =>
     if (text === undefined) {
       return fail(
         'usage',
-        'how old is old? Say `--older-than 30d`, or set `retention: {days: 30}` in the policy',
+        'the age is missing; use `--older-than 30d`, or set `retention: {days: 30}` in the policy',
       );
     }
     const age = parseAge('older-than', text);

@@ -1,5 +1,5 @@
-// `threads resume`: goes on with a thread in this process, seen live like a new one; with `--from` from
-// a snapshot of it. One that has ended goes on too, with new ceilings, another model or new words.
+// Implements `threads resume`: resumes a thread with a live view, or continues from a snapshot (`--from`). An
+// ended thread can resume with new limits, another model or a new message.
 import { compact, fail, type Outcome, ok } from '@kernmantle/core/base';
 import type { ResumeOptions } from '@kernmantle/core/harness';
 import { actorName, personAuditRow } from '@kernmantle/core/runtime';
@@ -12,7 +12,7 @@ function snapshotOption(text: string | undefined): Outcome<ResumeOptions['from']
   if (text === undefined || text === 'last') return ok(text);
   return /^\d{1,9}$/.test(text)
     ? ok(Number(text))
-    : fail('usage', `\`--from ${text}\` is no snapshot; give its number, or \`last\``);
+    : fail('usage', `\`--from ${text}\` must be the number of a snapshot, or \`last\``);
 }
 
 function optionsOf(call: CommandCall): Outcome<ResumeOptions> {
@@ -23,7 +23,7 @@ function optionsOf(call: CommandCall): Outcome<ResumeOptions> {
   if (!limits.ok) return limits;
   const items = asText(options.items);
   if (items !== undefined && items !== 'today') {
-    return fail('usage', `\`--items ${items}\`: only those of \`today\` can be had`);
+    return fail('usage', `\`--items ${items}\` must be \`today\``);
   }
   const [text, by] = [asText(options.message), actorName(speaker(call))];
   return ok(

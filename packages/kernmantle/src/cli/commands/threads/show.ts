@@ -1,4 +1,4 @@
-// `threads show`: the events of one thread, and its cost.
+// Implements `threads show`: prints the events of one thread and its cost.
 import { getOwn, isObject, type Json, masked, ok, plainText, shorten } from '@kernmantle/core/base';
 import { decode, eventFlags, projectStored, readStored, summary } from '@kernmantle/core/journal';
 import type { StoredEvent, ThreadRow } from '@kernmantle/core/store';
@@ -29,7 +29,7 @@ function showHead(row: ThreadRow, terminal: Terminal): void {
   field('inputs', Object.keys(inputs).length === 0 ? '' : JSON.stringify(inputs));
 }
 
-/** The text of a result, or its fields as JSON. */
+/** Returns the text of a result, or its fields as JSON. */
 function resultText(content: Json | undefined): string {
   for (const name of ['content', 'text', 'stdout']) {
     const text = getOwn(content, name);
@@ -50,13 +50,13 @@ function showEvent(stored: StoredEvent, max: number, terminal: Terminal): void {
     terminal.out(`    ${terminal.paint('dim', text)}`);
     return;
   }
-  const told = read.ok ? toldOf(read.output) : unreadableOf(read);
-  if (!told || event?.type === 'thread_end') return;
-  // The steps are checked against the plan, so all of it is shown.
+  const line = read.ok ? toldOf(read.output) : unreadableOf(read);
+  if (!line || event?.type === 'thread_end') return;
+  // The steps are compared with the plan, so the whole plan is printed.
   const isWhole = max === Number.POSITIVE_INFINITY || event?.type === 'plan';
-  const text = isWhole ? told.text : shorten(told.text, max);
+  const text = isWhole ? line.text : shorten(line.text, max);
   const [first = '', ...rest] = visible(text).split('\n');
-  terminal.out(`  ${terminal.paint(told.colour, told.mark)} ${first}`);
+  terminal.out(`  ${terminal.paint(line.colour, line.mark)} ${first}`);
   for (const line of rest) terminal.out(`    ${line}`);
 }
 

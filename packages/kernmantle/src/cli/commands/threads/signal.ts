@@ -1,5 +1,5 @@
-// `threads pause|inject|interrupt|stop|kill`: what a person says to a thread, from any process. A
-// thread that nobody is at work on cannot hear; what it was told waits, and an end is written for it.
+// Implements `threads pause|inject|interrupt|stop|kill`: sends a signal to a thread, from any process. A parked
+// thread handles the signal after a resume; the command itself records the end of a parked thread.
 import { fail, type Outcome, ok } from '@kernmantle/core/base';
 import { type Actor, endThread, type SignalResult, signalThread } from '@kernmantle/core/runtime';
 import { isEnded, type Store, type ThreadRow } from '@kernmantle/core/store';
@@ -8,22 +8,22 @@ import { speaker } from '../../project.ts';
 import { visible } from '../../terminal/terminal.ts';
 import { withThread } from '../../threads/open-threads.ts';
 
-/** What comes of it while somebody is at work on the thread. */
-const COMES: Readonly<Record<string, string>> = {
+/** Effects of the signals on a running thread. */
+const EFFECTS: Readonly<Record<string, string>> = {
   pause: 'pauses at its next step',
-  message: 'hears it before its next turn',
-  interrupt: 'breaks off what its model is saying',
+  message: 'reads the message before its next turn',
+  interrupt: 'cancels the current reply',
   terminate: 'ends at its next step',
-  kill: 'is ended',
+  kill: 'ends at once',
 };
 
-/** A thread that rests or has ended does nothing more by itself. */
-function toldText({ thread_id, kind, status }: SignalResult): string {
+/** Returns the effect of a signal as text. A parked thread handles the signal after a resume. */
+function signalText({ thread_id, kind, status }: SignalResult): string {
   if (isEnded(status)) return `${thread_id}: ${status}`;
   if (status === 'running' || status === 'spawning') {
-    return `${thread_id}: ${COMES[kind] ?? `told to ${kind}`} (now ${status})`;
+    return `${thread_id}: ${EFFECTS[kind] ?? `received \`${kind}\``} (now ${status})`;
   }
-  return `${thread_id}: it is ${status}, and hears it when it goes on`;
+  return `${thread_id}: it is ${status} and handles the signal after a resume`;
 }
 
 type Tell = (store: Store, row: ThreadRow, by: Actor) => Promise<Outcome<SignalResult>>;
@@ -34,12 +34,12 @@ function command(tell: (call: CommandCall) => Outcome<Tell>): CommandRun {
     if (!chosen.ok) return chosen;
     return await withThread(call, async (row, { store }) => {
       const done = await chosen.output(store, row, speaker(call));
-      return call.terminal.finish(done, (now) => call.terminal.note(visible(toldText(now))));
+      return call.terminal.finish(done, (now) => call.terminal.note(visible(signalText(now))));
     });
   };
 }
 
-/** Sends this signal. */
+/** Returns a function that sends the signal. */
 const send =
   (kind: Parameters<typeof signalThread>[2], payload: Parameters<typeof signalThread>[3]): Tell =>
   (store, { id }, by) =>
@@ -54,7 +54,7 @@ export const inject = command(({ args, options }) => {
   const role = asText(options.role) ?? 'user';
   const content = asList(args[1]).join(' ');
   if (role !== 'user' && role !== 'system') {
-    return fail('usage', `\`--role ${role}\` is neither \`user\` nor \`system\``);
+    return fail('usage', `\`--role ${role}\` must be \`user\` or \`system\``);
   }
   return ok(send('message', { role, content }));
 });

@@ -1,5 +1,5 @@
-// `threads top`: all threads on one screen, as the page lists them, drawn again when something happens and
-// every second. Keys move, look into a thread and pause it; nothing here approves or ends anything.
+// Implements `threads top`: lists all threads as the page does, and redraws after each event and every second.
+// Keys select, open and pause a thread. No key approves a request or ends a thread.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { EXIT, fail, type Outcome, ok, shorten, systemClock } from '@kernmantle/core/base';
 import { decode } from '@kernmantle/core/journal';
@@ -25,25 +25,25 @@ const ENDED = THREAD_STATUSES.filter(isEnded);
 const ALIVE = THREAD_STATUSES.filter((status) => !isEnded(status));
 const MOST_ALIVE = 200;
 const REDRAW_MS = 1000;
-/** Many things happen at once; one picture is enough for them. */
+/** Pause after an event, so that several events cause one redraw. */
 const SETTLE_MS = 100;
-/** Wide enough for every column, where nobody's screen says otherwise. */
+/** Width of the list without a terminal, enough for every column. */
 const SNAPSHOT_WIDTH = 140;
 
-interface SeenThreads {
+interface ListedThreads {
   runs: ListedRun[];
   rows: ThreadSummary[];
-  /** Where machines share the store. */
+  /** State of the fleet. Null if the store is not on a server. */
   fleet: FleetState | null;
 }
-type Look = Outcome<SeenThreads>;
+type Look = Outcome<ListedThreads>;
 
-/** Rows as the page has them: who is alive, and the last ones that ended. */
+/** Returns a function that reads the rows: all threads that have not ended, and the last ended ones. */
 async function createLook(
   store: Store,
   runtime: Runtime,
 ): Promise<(room: number) => Promise<Look>> {
-  const made = await openRows({ store, isHere: () => false });
+  const reader = await openRows({ store, isHere: () => false });
   const served = () => runtime.served();
   const machines = store.fleet && (await openFleet({ store, clock: systemClock, served }));
   return async (room) => {
@@ -56,19 +56,19 @@ async function createLook(
     const pending = await store.approvals({ state: 'pending', limit: 1000 });
     if (!pending.ok) return pending;
     const rows = [...alive.output.rows, ...ended.output.rows];
-    const runs = await made.rows(rows, pending.output);
+    const runs = await reader.rows(rows, pending.output);
     if (!runs.ok) return runs;
     const fleet = machines ? await machines.read() : ok(null);
     return fleet.ok ? ok({ runs: runs.output, rows, fleet: fleet.output }) : fleet;
   };
 }
 
-/** What the person looks at, and what they were told last. */
+/** Selection of the person, and the last message. */
 interface TopState {
   selected: string | undefined;
-  /** Workers and queues instead of the list. */
+  /** True if the view shows workers and queues instead of threads. */
   isFleet: boolean;
-  /** The thread that is open; the list otherwise. */
+  /** Id of the open thread. Undefined: the view shows the list. */
   open: string | undefined;
   said: string;
 }
@@ -95,14 +95,14 @@ const KEYS: Readonly<Record<string, Key>> = {
 const ONE_KEY = /\u001b[[O][A-Z]|[^]/g;
 
 /** Reads keys from the terminal until the signal. Reads nothing if stdin is not a terminal. */
-function hearKeys(hear: (key: Key) => void, signal: AbortSignal): void {
+function readKeys(onKey: (key: Key) => void, signal: AbortSignal): void {
   const { stdin } = process;
   if (!stdin.isTTY) return;
   const onData = (bytes: Buffer): void => {
     // One chunk can hold several keys.
     for (const [pressed] of bytes.toString('utf8').matchAll(ONE_KEY)) {
       const key = KEYS[pressed];
-      if (key) hear(key);
+      if (key) onKey(key);
     }
   };
   const stop = (): void => {
@@ -113,7 +113,7 @@ function hearKeys(hear: (key: Key) => void, signal: AbortSignal): void {
   stdin.setRawMode(true);
   stdin.resume();
   stdin.on('data', onData);
-  // The terminal echoes again, however this command ends.
+  // The terminal must echo again, even if the process exits early.
   process.once('exit', stop);
   signal.addEventListener(
     'abort',
@@ -125,7 +125,7 @@ function hearKeys(hear: (key: Key) => void, signal: AbortSignal): void {
   );
 }
 
-/** The latest events of the open thread, one line each. */
+/** Returns one line for each of the latest events of the open thread. */
 async function openedLines(
   store: Store,
   id: string,
@@ -136,22 +136,23 @@ async function openedLines(
   if (!events.ok) return [fit(visible(events.error.detail.message), columns())];
   const lines = events.output.flatMap((event) => {
     const read = decode(event);
-    const told = read.ok ? toldOf(read.output) : unreadableOf(read);
-    if (!told) return [];
+    const line = read.ok ? toldOf(read.output) : unreadableOf(read);
+    if (!line) return [];
     const time = new Date(event.ts).toISOString().slice(11, 19);
     const place = `${time} ${String(event.turn).padStart(3)}`;
     const room = columns() - place.length - 3;
-    const text = fit(visible(shorten(told.text, 500)), room);
-    return [`${paint('dim', place)} ${paint(told.colour, told.mark)} ${text}`];
+    const text = fit(visible(shorten(line.text, 500)), room);
+    return [`${paint('dim', place)} ${paint(line.colour, line.mark)} ${text}`];
   });
   return lines.slice(-height);
 }
 
 async function pauseThread(call: CommandCall, store: Store, run: ListedRun): Promise<string> {
   if (isOver(run)) return `${run.id} has ended`;
-  if (run.status === 'paused') return `paused already; go on with \`km threads resume ${run.id}\``;
-  const told = await signalThread(store, run.id, 'pause', {}, speaker(call));
-  return told.ok ? `${run.id} pauses at its next step` : told.error.detail.message;
+  if (run.status === 'paused')
+    return `already paused; resume it with \`km threads resume ${run.id}\``;
+  const result = await signalThread(store, run.id, 'pause', {}, speaker(call));
+  return result.ok ? `${run.id} pauses at its next step` : result.error.detail.message;
 }
 
 const keysOf = ({ open, isFleet }: TopState, hasFleet: boolean): string => {
@@ -160,7 +161,7 @@ const keysOf = ({ open, isFleet }: TopState, hasFleet: boolean): string => {
   return `↑↓ or j k · Enter look · p pause${hasFleet ? ' · w workers' : ''} · q leave`;
 };
 
-/** The head and what stands below it: threads, or those who run them. */
+/** Returns the head and the list below it: threads, or workers and queues. */
 function listLines(
   runs: readonly ListedRun[],
   fleet: FleetState | null,
@@ -222,9 +223,9 @@ async function watch(
   const screen = createScreen(terminal.write);
   async function draw(): Promise<Outcome<null>> {
     const height = Math.max(4, terminal.rows() - 4);
-    const seen = await look(height);
-    if (!seen.ok) return seen;
-    ({ runs: now, fleet } = seen.output);
+    const result = await look(height);
+    if (!result.ok) return result;
+    ({ runs: now, fleet } = result.output);
     if (!current()) view.selected = order()[0]?.id;
     screen.draw(await picture(height));
     return ok(null);
@@ -251,7 +252,7 @@ async function watch(
     for await (const _ of store.changes({}, signal)) redraw();
   }
   const listening = listen().catch(() => undefined);
-  hearKeys((key) => void press(key), signal);
+  readKeys((key) => void press(key), signal);
   process.stderr.on('resize', redraw);
   try {
     while (!signal.aborted) {
@@ -273,10 +274,10 @@ async function watch(
   }
 }
 
-/** For programs: the rows of the registry with what the page knows besides. */
-function snapshotOf({ runs, rows, fleet }: SeenThreads) {
-  const known = new Map(rows.map((row) => [row.id, row]));
-  const all = runs.map((run) => ({ ...known.get(run.id), ...run }));
+/** Returns the rows of the registry with the additional fields of the page, for programs. */
+function snapshotOf({ runs, rows, fleet }: ListedThreads) {
+  const rowsById = new Map(rows.map((row) => [row.id, row]));
+  const all = runs.map((run) => ({ ...rowsById.get(run.id), ...run }));
   return {
     alive: all.filter((run) => !isOver(run)),
     ended: all.filter(isOver),
@@ -284,7 +285,7 @@ function snapshotOf({ runs, rows, fleet }: SeenThreads) {
   };
 }
 
-function printSeen({ runs, fleet }: SeenThreads, terminal: Terminal): void {
+function printSeen({ runs, fleet }: ListedThreads, terminal: Terminal): void {
   const groups = topGroups(runs);
   const all = Number.MAX_SAFE_INTEGER;
   const size = { width: SNAPSHOT_WIDTH, height: all, name: all };
@@ -307,8 +308,8 @@ export const watchAll: CommandRun = (call) =>
       return failed.ok ? EXIT.done : fail(failed.error.code, failed.error.detail.message);
     }
     const look = await createLook(access.store, access.runtime);
-    const seen = await look(20);
+    const result = await look(20);
     if (terminal.json)
-      return terminal.finish(seen.ok ? ok(snapshotOf(seen.output)) : seen, () => {});
-    return terminal.finish(seen, (all) => printSeen(all, terminal));
+      return terminal.finish(result.ok ? ok(snapshotOf(result.output)) : result, () => {});
+    return terminal.finish(result, (all) => printSeen(all, terminal));
   });

@@ -1,4 +1,4 @@
-// Implements `km web`: the page of a project, and links to it.
+// Implements `km web`: serves the page of a project, prints links to it and manages its sessions.
 import { readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { compact, EXIT, errnoOf, fail, type Outcome, ok } from '@kernmantle/core/base';
