@@ -1,6 +1,6 @@
 // Runs one module of a tool. stdin: JSON `{parameters, config}`, or for a sink one line with the
-// config and then one event per line. The answer goes to a descriptor of its own, so that anything
-// the module prints stays what it is: text on stdout.
+// config and then one event per line. The answer goes to a separate descriptor, because
+// stdout contains the text that the module prints.
 import { readFileSync, writeSync } from 'node:fs';
 import * as nodeModule from 'node:module';
 import { createInterface } from 'node:readline';
@@ -13,7 +13,7 @@ function send(text) {
   for (let at = 0; at < bytes.length; ) at += writeSync(Number(descriptor), bytes, at);
 }
 
-/** Packages that the tool declares live in a folder of their own, not beside the module. */
+/** The packages that the tool declares are in a separate folder, not beside the module. */
 function useEnvironment(folder) {
   const parentURL = pathToFileURL(`${folder}/package.json`).href;
   nodeModule.registerHooks({
@@ -95,5 +95,5 @@ if (mode === 'sink') {
   }
   send(text);
 }
-// Timers and servers the module left behind must not keep it alive.
+// Open timers and servers of the module must not keep the process alive.
 process.exit();

@@ -1,6 +1,6 @@
 """Runs one module of a tool. stdin: JSON {parameters, config, names}, or for a sink one line with the
-config and then one event per line. The answer goes to a descriptor of its own, so that anything the
-module prints stays what it is: text on stdout."""
+config and then one event per line. The answer goes to a separate descriptor, because stdout
+contains the text that the module prints."""
 import asyncio
 import importlib.util
 import inspect
@@ -21,7 +21,7 @@ def send(text):
 
 
 def load():
-    # Modules beside this one can be imported by name, as when the file is run directly.
+    # The module can import modules beside it by name, as if the file ran directly.
     sys.path.insert(0, os.path.dirname(FILE))
     spec = importlib.util.spec_from_file_location("tool_module", FILE)
     module = importlib.util.module_from_spec(spec)
@@ -39,7 +39,7 @@ def function_of(owner, names):
 
 
 def named_parameters(function):
-    """The parameters of a function that can be given by name; None if it takes some that cannot."""
+    """The parameters that a call can pass by name; None if a parameter is positional only."""
     try:
         found = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
@@ -115,16 +115,16 @@ def call():
         outcome = value if is_outcome(value) else {"ok": True, "output": value}
         # NaN and Infinity are not JSON, and neither are objects of the module.
         return json.dumps(outcome, allow_nan=False)
-    except Exception as error:  # the module's own failure is an answer, not a crash
+    except Exception as error:  # a failure of the module is an answer, not a crash
         return json.dumps(describe(error))
 
 
-# Fields of a sink's config that say where the module is.
+# Fields of a sink's config that locate the module.
 PLACES = ("module", "runtime", "function", "type")
 
 
 def sink_class(module):
-    """The class whose objects are sinks: the one that is named, or the only one with `write`."""
+    """The class of the sink: the one in `config.function`, or the only one with `write`."""
     named = getattr(module, NAME, None) if NAME else None
     if inspect.isclass(named):
         return named
@@ -139,7 +139,7 @@ def sink_class(module):
 
 
 def make_sink(kind, config):
-    """An object of the class, made with those fields of the config that it has parameters for."""
+    """Creates an object of the class with those fields of the config for which it has parameters."""
     fields = {name: value for name, value in config.items() if name not in PLACES}
     found = named_parameters(kind) or []
     own = [one for one in found if one.kind is not one.VAR_KEYWORD]
@@ -173,7 +173,7 @@ def open_sink(module, config):
 
 
 def tell(error):
-    """One line: where in the module it happened, and what."""
+    """One line with the location in the module and the error."""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == FILE]
     place = "%s:%d: " % (os.path.basename(FILE), lines[-1]) if lines else ""
     print("%s%s: %s" % (place, type(error).__name__, error), file=sys.stderr)

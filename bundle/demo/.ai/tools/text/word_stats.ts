@@ -1,7 +1,7 @@
 interface Config {
   /** How many frequent words to list. */
   top: number;
-  /** Shorter words are not worth listing. */
+  /** Shorter words are not listed. */
   shortest: number;
 }
 
