@@ -1,5 +1,5 @@
-// The calls of a thread: for each call its reply, intents, denial, approval request and result, by the numbers of
-// their events. The content of these events stays in the journal.
+// Computes the calls of a thread. Each call has the numbers of the events of its reply, intents, denial, approval
+// request and result. The content of these events stays in the journal.
 import { getOwn, isObject, type Json } from '../base/index.ts';
 import { type Projection, project } from './projection.ts';
 import type { Recorded, RecordedOf } from './read-journal.ts';
@@ -7,20 +7,20 @@ import type { Recorded, RecordedOf } from './read-journal.ts';
 export interface Call {
   readonly id: string;
   readonly turn: number;
-  /** The id of the tool, or the verb of a call that executes no tool. */
+  /** Id of the tool, or the verb of a call that executes no tool. */
   readonly tool: string;
-  /** The argument `action`, of a tool that has one. */
+  /** Argument `action` of the call. Absent: the call has no such argument. */
   readonly action?: string;
   readonly target?: string;
-  /** The reply that requested the call. Absent: a script or the harness made it. */
+  /** Event of the reply that requested the call. Absent: a script or the harness made the call. */
   readonly reply?: number;
-  /** An intent is recorded again when the call is made again. */
+  /** Events of the intents. A repeated call has one more. */
   readonly intents: readonly number[];
-  /** The last denial. */
+  /** Last denial of the call. Absent: it was never denied. */
   readonly denial?: { readonly seq: number; readonly stage?: string };
-  /** The denial that is in force. A call that was made again after its denial has none. */
+  /** Event of the denial that is in force. Absent: the call was never denied, or was repeated since. */
   readonly deniedAt?: number;
-  /** `waits`: a person was asked, and nobody used the answer since. */
+  /** Last approval request of the call. `waits`: its answer was not used so far. */
   readonly approval?: { readonly id: string; readonly state: AskState; readonly waits: boolean };
   readonly result?: { readonly seq: number; readonly isError: boolean };
 }
@@ -28,14 +28,14 @@ type AskState = 'pending' | 'used' | 'denied' | 'expired';
 
 const BLOCK = 64;
 
-/** Immutable. Calls are in blocks, so that a change copies one block instead of all calls. */
+/** The state is immutable. Calls are in blocks, so that a change copies one block instead of all calls. */
 class CallState {
   readonly blocks: readonly ReadonlyMap<string, Call>[];
-  /** The last event that changed the state. */
+  /** Number of the last event that changed the state. */
   readonly seq: number;
-  /** How often each approved capability was used, by approval. A use that was returned does not count. */
+  /** Number of uses of each approved capability, by approval. A returned use does not count. */
   readonly uses: ReadonlyMap<string, number>;
-  /** The block of each call. States that were made from one another share the map, so an entry can be wrong here. */
+  /** Block of each call. States of one journal share the map, so an entry can be wrong for this state. */
   readonly #index: Map<string, number>;
 
   constructor(
@@ -60,16 +60,16 @@ class CallState {
     return this.blocks[this.#blockOf(id)]?.get(id);
   }
 
-  /** All calls, in the order of their first events. */
+  /** Returns all calls in the order of their first events. */
   list(): Call[] {
     return this.blocks.flatMap((block) => [...block.values()]);
   }
 
-  /** Changes a call, or adds it after the last one. */
+  /** Returns a state in which the call is replaced or added. */
   with(seq: number, call: Call): CallState {
-    const known = this.#blockOf(call.id);
+    const index = this.#blockOf(call.id);
     const isFull = (this.blocks.at(-1)?.size ?? BLOCK) >= BLOCK;
-    const at = known >= 0 ? known : this.blocks.length - (isFull ? 0 : 1);
+    const at = index >= 0 ? index : this.blocks.length - (isFull ? 0 : 1);
     this.#index.set(call.id, at);
     const block = new Map(this.blocks[at]).set(call.id, call);
     return new CallState(this.blocks.toSpliced(at, 1, block), seq, this.uses, this.#index);
@@ -81,22 +81,22 @@ class CallState {
   }
 }
 
-/** The call of an event, made if the event is the first one of its call. */
+/** Returns the call of an event. The first event of a call creates it. */
 const callFor = (state: CallState, id: string, turn: number): Call =>
   state.find(id) ?? { id, turn, tool: '', intents: [] };
 
-function actionIn(given: Json): { action?: string } {
-  const inner = getOwn(given, 'parameters');
-  const action = getOwn(isObject(inner) ? inner : given, 'action');
+function actionIn(args: Json): { action?: string } {
+  const inner = getOwn(args, 'parameters');
+  const action = getOwn(isObject(inner) ? inner : args, 'action');
   return typeof action === 'string' ? { action } : {};
 }
 
-function toolIn(name: string, given: Json): string {
-  const id = getOwn(given, 'item_id');
+function toolIn(name: string, args: Json): string {
+  const id = getOwn(args, 'item_id');
   return name === 'execute' && typeof id === 'string' ? id : name;
 }
 
-/** A call that is refused before its intent has no event but the reply. */
+/** Adds the calls of a reply, because a call that is refused before its intent has no other event. */
 function applyReply(
   state: CallState,
   { seq, turn, data }: RecordedOf<'assistant_message'>,
@@ -104,9 +104,9 @@ function applyReply(
   let next = state;
   for (const block of data.content) {
     if (block.type !== 'tool_call' || next.find(block.id)) continue;
-    const { id, name, arguments: given } = block;
-    const tool = toolIn(name, given);
-    next = next.with(seq, { id, turn, tool, ...actionIn(given), reply: seq, intents: [] });
+    const { id, name, arguments: args } = block;
+    const tool = toolIn(name, args);
+    next = next.with(seq, { id, turn, tool, ...actionIn(args), reply: seq, intents: [] });
   }
   return next;
 }
@@ -121,12 +121,12 @@ export const calls: Projection<CallState> = {
       case 'assistant_message':
         return applyReply(state, event);
       case 'tool_call': {
-        const { call_id, tool, target, arguments: given } = event.data;
+        const { call_id, tool, target, arguments: args } = event.data;
         const { deniedAt: _, ...call } = callFor(state, call_id, turn);
         return state.with(seq, {
           ...call,
           tool,
-          ...actionIn(given),
+          ...actionIn(args),
           ...(target !== undefined && { target }),
           intents: [...call.intents, seq],
         });
@@ -163,7 +163,7 @@ export const calls: Projection<CallState> = {
   },
 };
 
-/** A call with its last intent, its last denial and its result. */
+/** A call with the events of its last intent, its last denial and its result. */
 export interface CallEvents {
   readonly call: Call;
   readonly intent?: RecordedOf<'tool_call'>;
@@ -171,7 +171,7 @@ export interface CallEvents {
   readonly result?: RecordedOf<'tool_result'>;
 }
 
-/** The calls of a journal, by their ids. */
+/** Returns the calls of a journal by their ids. */
 export function readCalls(events: readonly Recorded[]): ReadonlyMap<string, CallEvents> {
   const bySeq = new Map(events.map((event) => [event.seq, event]));
   const entries = project(calls, events)
@@ -180,21 +180,21 @@ export function readCalls(events: readonly Recorded[]): ReadonlyMap<string, Call
       const intent = bySeq.get(call.intents.at(-1) ?? 0);
       const denial = bySeq.get(call.denial?.seq ?? 0);
       const result = bySeq.get(call.result?.seq ?? 0);
-      const found = {
+      const entry = {
         call,
         ...(intent?.type === 'tool_call' && { intent }),
         ...(denial?.type === 'permission_denied' && { denial }),
         ...(result?.type === 'tool_result' && { result }),
       };
-      return [call.id, found];
+      return [call.id, entry];
     });
   return new Map(entries);
 }
 
-/** A call that has an intent. */
+/** A call whose intent is recorded. */
 export type MadeCall = CallEvents & Required<Pick<CallEvents, 'intent'>>;
 
-/** The calls of a journal that have an intent, in the order of their first intents. */
+/** Returns the calls of a journal that have an intent, in the order of their first intents. */
 export const madeCalls = (events: readonly Recorded[]): MadeCall[] =>
   [...readCalls(events).values()]
     .flatMap((one) => (one.intent ? [{ ...one, intent: one.intent }] : []))

@@ -1,11 +1,11 @@
-// Checks of stored JSON. A check is written once, and the type of the data is made from it.
+// Defines checks of stored JSON. The type of the data is derived from its check.
 import { getOwn, isObject, type Json, type JsonObject } from '../base/index.ts';
 
-/** The path of the field that fails the check; '' is the value itself. `undefined`: the value is a `T`. */
+/** Path of the field that fails the check. '' is the value itself. `undefined`: the value passes. */
 type Problem = string | undefined;
 export interface Check<T> {
   (value: Json | undefined): Problem;
-  /** The field is never set. It ties the check to its type. */
+  /** This field is never set. It connects the check with its type. */
   readonly proves?: T;
 }
 export type Proven<C> = C extends Check<infer T> ? T : never;
@@ -15,12 +15,12 @@ export const is =
   (value) =>
     holds(value) ? undefined : '';
 export const text = is<string>((value) => typeof value === 'string');
-// JSON writes other numbers as null.
+// `JSON.stringify` writes NaN and infinite numbers as null.
 export const number = is<number>((value) => Number.isFinite(value));
 export const flag = is<boolean>((value) => typeof value === 'boolean');
 export const yes = is<true>((value) => value === true);
 export const data = is<JsonObject>(isObject);
-/** A field that only another form of the same event has. */
+/** Fails for any value, for a field that only another form of the same event has. */
 export const none = is<never>(() => false);
 export const json = is<Json>((value) => value !== undefined);
 export const word = <const T extends string>(...words: readonly T[]): Check<T> =>
@@ -45,7 +45,7 @@ type Fields<Must, May> = { readonly [name in keyof Must]: Must[name] } & {
   readonly [name in keyof May]?: May[name];
 };
 
-/** Fields that must be present, and fields that may be. Other fields are not checked. */
+/** Checks required and optional fields of an object. Other fields are not checked. */
 export function fields<Must extends object, May extends object = object>(
   must: Checks<Must>,
   may?: Checks<May>,
@@ -67,7 +67,7 @@ export function fields<Must extends object, May extends object = object>(
   };
 }
 
-/** Passes if one check passes. The problem is that of the last check. */
+/** Passes if one check passes. Otherwise it returns the problem of the last check. */
 export const either =
   <All extends readonly Check<unknown>[]>(...checks: All): Check<Proven<All[number]>> =>
   (value) => {

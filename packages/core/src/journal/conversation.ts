@@ -1,5 +1,5 @@
-// The conversation of a thread, made from its events. The model can repeat in other words what it has read, so its
-// replies carry the marks of everything that it has read.
+// Computes the conversation of a thread from its events. A model can repeat a text in other words, so its replies
+// carry the marks of everything that it has read.
 import { getOwn, type Json, type JsonObject, plainText, setOwn } from '../base/index.ts';
 import {
   carries,
@@ -19,36 +19,36 @@ import { type Projection, project } from './projection.ts';
 import type { Recorded } from './read-journal.ts';
 import type { Marks, Opening, Reply, ToolResult } from './shapes.ts';
 
-/** The call with which the harness shows a directive to the model. No model made it. */
+/** Id of the call with which the harness shows a directive to the model. No model made this call. */
 export const DIRECTIVE_CALL = 'call_directive';
 
-/** The part of a value that a model is shown, and its marks. */
+/** The part of a value that a model sees, and its marks. */
 export interface Visible {
   readonly content: Json;
   readonly marks: Descriptor;
 }
 
-/** A result as a journal keeps it. */
+/** A result in the form in which the journal stores it. */
 export interface KeptResult {
   readonly content: Json;
   readonly marks: Descriptor;
   readonly isError: boolean;
   readonly facts?: ResultFacts | undefined;
-  /** Of the opening: the inputs that strangers had a hand in. */
+  /** Untrusted inputs of the directive, in the result that opens the conversation. Absent: none. */
   readonly given?: ReadonlyMap<string, Value> | undefined;
 }
 
-/** Shows values to a model by names, where the model must not read untrusted text. */
+/** Shows values to a model by names, if the model must not read untrusted text. */
 export interface Display {
-  /** Untrusted parts get names. The model is shown their types and sizes. */
+  /** Replaces untrusted parts with names. The model sees their types and sizes. */
   show(value: Value): Visible;
-  /** The same for a result. `whole`: the result before it was shortened. */
-  result(kept: KeptResult, whole?: Json): Visible;
-  /** Results that were too large for the journal, by their hash. */
+  /** Does the same for a result. `whole`: the result before it was shortened. */
+  result(stored: KeptResult, whole?: Json): Visible;
+  /** Results that are too large for the journal, by their hash. */
   readonly wholes: ReadonlyMap<string, Json>;
 }
 
-/** Put on everything a model writes, besides what it has read. */
+/** Mark of every text of a model, in addition to the marks of the texts that it has read. */
 const FROM_MODEL = /* @__PURE__ */ describe({ taint: ['src:llm'] });
 
 /** A result that is trusted as a whole, or in some of its fields. */
@@ -68,15 +68,15 @@ interface Trusted {
 export class Conversation {
   #messages: Message[] = [];
   #marks = EMPTY;
-  /** Calls of the last reply that have no result yet, in order. */
+  /** Calls of the last reply without a result, in order. */
   readonly #open = new Map<string, ToolCallBlock>();
   #late: { text: string; marks: Descriptor; isOwn: boolean }[] = [];
   #bytes = 0;
   #trusted: Trusted = { texts: [], results: [] };
   #stranger: string | undefined;
-  /** Hides untrusted text from the model. Absent: the model is shown it. */
+  /** Hides untrusted text from the model. Absent: the model sees this text. */
   readonly #display: Display | undefined;
-  /** The marks of values that the model was not shown. */
+  /** Marks of values that the model has not seen. */
   #apart = EMPTY;
 
   constructor(display?: Display) {
@@ -87,7 +87,7 @@ export class Conversation {
     return this.#messages;
   }
 
-  /** The merge of everything the model was shown so far. */
+  /** Returns the merged marks of everything that the model has seen. */
   marks(): Descriptor {
     return this.#marks;
   }
@@ -96,26 +96,26 @@ export class Conversation {
     return mergeDescriptors(this.#marks, FROM_MODEL);
   }
 
-  /** The own marks and those of values that the model was not shown. Texts about the thread carry them. */
+  /** Returns the own marks and those of hidden values. Texts about the thread carry them. */
   allMarks(): Descriptor {
     return mergeDescriptors(this.ownMarks(), this.#apart);
   }
 
-  /** Calls of the last reply that have no result yet, in order. */
+  /** Returns the calls of the last reply without a result, in order. */
   pending(): readonly ToolCallBlock[] {
     return [...this.#open.values()];
   }
 
   /**
-   * While calls wait for their results it is held back: providers want those first. `isOwn`: a line of
-   * the harness, which may quote anything.
+   * Adds a text of the user. It is delayed while calls have no result, because providers require the results
+   * first. `isOwn`: the harness wrote the text, so it can quote any text.
    */
   user(text: string, marks: Descriptor, isOwn = false): void {
     if (this.#open.size > 0) this.#late.push({ text, marks, isOwn });
     else if (this.#display && carries(marks, 'untrusted')) {
-      const shown = this.#display.show(makeValue(text, { descriptor: marks }));
+      const view = this.#display.show(makeValue(text, { descriptor: marks }));
       this.learn(marks, false);
-      this.#add('user', [{ type: 'text', text: `[not shown] ${JSON.stringify(shown.content)}` }]);
+      this.#add('user', [{ type: 'text', text: `[not shown] ${JSON.stringify(view.content)}` }]);
     } else {
       this.learn(marks);
       if (!isOwn && !carries(marks, 'untrusted')) this.#trusted.texts.push(text);
@@ -128,26 +128,27 @@ export class Conversation {
     for (const block of content) if (block.type === 'tool_call') this.#open.set(block.id, block);
   }
 
-  /** `whole`: what it was before it was kept apart for its size. */
-  result(id: string, kept: KeptResult, whole?: Json): void {
+  /** Adds a result. `whole`: the result that was too large for the journal. */
+  result(id: string, stored: KeptResult, whole?: Json): void {
     const tool = plainText(this.#open.get(id)?.arguments.item_id ?? '');
-    const { isError, facts } = kept;
-    const { content, marks } = this.#display?.result(kept, whole) ?? kept;
-    if (this.#display) this.learn(kept.marks, false);
+    const { isError, facts } = stored;
+    const { content, marks } = this.#display?.result(stored, whole) ?? stored;
+    if (this.#display) this.learn(stored.marks, false);
     this.learn(marks);
     if (carries(marks, 'untrusted')) this.#stranger ??= tool === '' ? undefined : tool;
-    if (!isError && id !== DIRECTIVE_CALL && (facts || !carries(kept.marks, 'untrusted'))) {
-      this.#trusted.results.push({ tool, content: kept.content, marks: kept.marks, facts });
+    if (!isError && id !== DIRECTIVE_CALL && (facts || !carries(stored.marks, 'untrusted'))) {
+      this.#trusted.results.push({ tool, content: stored.content, marks: stored.marks, facts });
     }
     this.#open.delete(id);
     this.#add('user', [{ type: 'tool_result', id, content, ...(isError && { is_error: true }) }]);
     if (this.#open.size > 0) return;
-    for (const said of this.#late.splice(0)) this.user(said.text, said.marks, said.isOwn);
+    for (const message of this.#late.splice(0))
+      this.user(message.text, message.marks, message.isOwn);
   }
 
   /**
-   * Something was read; by itself it is no part of what is said. `isShown`: false for what the model will
-   * know by its reference.
+   * Adds the marks of a value, without a message. `isShown`: false if the model gets only a reference to the
+   * value.
    */
   learn(marks: Descriptor, isShown = true): void {
     if (this.#display && !isShown) this.#apart = mergeDescriptors(this.#apart, marks);
@@ -158,24 +159,24 @@ export class Conversation {
     return { marks: this.#marks, from: this.#stranger };
   }
 
-  /** The trusted texts and results of this conversation. */
+  /** Returns the trusted texts and results of this conversation. */
   trusted(): Readonly<Trusted> {
     return this.#trusted;
   }
 
-  /** Size of what the next request will send, for the estimate. */
+  /** Returns the size of the messages, for the estimate of the next request. */
   bytes(): number {
     return this.#bytes;
   }
 
-  /** A fresh start (a new attempt); what was read stays read. */
+  /** Removes all messages for a new attempt. The marks stay. */
   clear(): void {
     this.#open.clear();
     [this.#messages, this.#late, this.#bytes] = [[], [], 0];
     this.#trusted = { texts: [], results: [] };
   }
 
-  /** Neighbours of one role are one message: providers want them to take turns. */
+  /** Joins neighbours of one role, because providers require that the roles alternate. */
   #add(role: Message['role'], content: readonly Block[]): void {
     if (content.length === 0) return;
     for (const block of content) this.#bytes += JSON.stringify(block).length;
@@ -186,7 +187,7 @@ export class Conversation {
   }
 }
 
-/** A descriptor as it is kept in the journal, and back. Sorted, because the order of reads that were made at once says nothing. */
+/** Converts a descriptor for the journal. The lists are sorted, because parallel reads have no fixed order. */
 export const packMarks = ({ labels, taint, sources }: Descriptor): Marks => ({
   labels: [...labels],
   taint: taint.toSorted(),
@@ -195,16 +196,16 @@ export const packMarks = ({ labels, taint, sources }: Descriptor): Marks => ({
 
 export function unpackMarks(packed: Json | undefined): Descriptor {
   const list = (name: string): string[] => {
-    const found = getOwn(packed, name);
-    return Array.isArray(found) ? found.map(plainText) : [];
+    const values = getOwn(packed, name);
+    return Array.isArray(values) ? values.map(plainText) : [];
   };
   return describe({ labels: list('labels'), taint: list('taint'), sources: list('sources') });
 }
 
-/** Inputs as an opening keeps them. */
-export const packGiven = (given: ReadonlyMap<string, Value>): JsonObject => {
+/** Converts untrusted inputs for the event that opens the conversation. */
+export const packGiven = (inputs: ReadonlyMap<string, Value>): JsonObject => {
   const packed: JsonObject = {};
-  for (const [name, { data, meta }] of given) {
+  for (const [name, { data, meta }] of inputs) {
     setOwn(packed, name, { value: data, marks: packMarks(meta.descriptor) });
   }
   return packed;
@@ -218,19 +219,19 @@ const unpackGiven = (packed: JsonObject): ReadonlyMap<string, Value> =>
     }),
   );
 
-/** A conversation to which events are added. */
+/** A conversation that can get further events. */
 interface OpenTalk {
   readonly conversation: Conversation;
   readonly references?: Display;
-  /** A reply that hooks can still withhold, and what the model was told since. */
+  /** A reply that hooks can still withhold, and the events since. Absent: no such reply is open. */
   unjudged?:
     | { readonly said: JournalEvent[]; readonly later: JournalEvent[]; isAsked: boolean }
     | undefined;
 }
 
 /**
- * Puts one event of the journal into the conversation. A reply that a hook may still withhold is said
- * when its turn ends, and what was told meanwhile after it.
+ * Adds an event of the journal to the conversation. A reply that a hook can still withhold is added when
+ * its turn ends. The events since the reply follow it.
  */
 export function addToConversation(talk: OpenTalk, event: JournalEvent): void {
   const { unjudged } = talk;
@@ -267,7 +268,7 @@ function putInto({ conversation, references }: OpenTalk, event: JournalEvent): v
       return;
     }
     case 'assistant_message':
-      // What a script asked has a conversation of its own; what a guard refused was not said.
+      // A reply to a script has its own conversation. A reply that a guard refused is not a part of any.
       if (event.data.injected || !(event.data.apart || event.data.withheld)) {
         conversation.assistant(event.data.content);
       }
@@ -282,7 +283,7 @@ function putInto({ conversation, references }: OpenTalk, event: JournalEvent): v
   }
 }
 
-/** A new attempt: the conversation begins again with its opening. */
+/** Starts a new attempt: the conversation begins again with its opening. */
 export function reopenConversation(talk: OpenTalk, opening: readonly Opening[]): void {
   talk.conversation.clear();
   talk.unjudged = undefined;
@@ -296,7 +297,7 @@ function asOpening(event: JournalEvent): Opening[] {
   return type === 'assistant_message' && data.injected ? [{ type, data }] : [];
 }
 
-/** The events that a new attempt begins with: those before the thread started. */
+/** Returns the events before the start of the thread. A new attempt begins with them. */
 const openingOf = (history: readonly Recorded[]): readonly Opening[] => {
   const start = history.findIndex(({ type }) => type === 'signal');
   return history.slice(0, start < 0 ? undefined : start).flatMap(asOpening);
@@ -307,7 +308,7 @@ interface ReadTalk {
   readonly attempt: number;
 }
 
-/** Replies of the model are shown as the journal has them: also where the model was shown names of values. */
+/** Builds the conversation as the journal has it, even if the model saw names instead of values. */
 function readTalk(events: readonly Recorded[]): ReadTalk {
   const talk: OpenTalk = { conversation: new Conversation() };
   let [opening, attempt] = [openingOf(events), 1];
@@ -321,10 +322,10 @@ function readTalk(events: readonly Recorded[]): ReadTalk {
   return { conversation: talk.conversation, attempt };
 }
 
-/** Immutable. The states of one journal share a list, so that one more event copies nothing. */
+/** The state is immutable. All states of one journal share a list, so that a new event causes no copy. */
 class ConversationState {
   readonly seq: number;
-  /** The snapshot that the thread last went back to. */
+  /** Event of the snapshot of the last rewind. Undefined: the thread was never rewound. */
   readonly forkedAt: number | undefined;
   readonly #events: Recorded[];
   readonly #length: number;
@@ -337,7 +338,7 @@ class ConversationState {
     this.forkedAt = forkedAt;
   }
 
-  /** The events that count for the conversation: those that no rewind went back over. */
+  /** Returns the events that no rewind has removed from the conversation. */
   events(): Recorded[] {
     return this.#events.slice(0, this.#length);
   }
@@ -357,7 +358,7 @@ class ConversationState {
     return this.#read().conversation.messages();
   }
 
-  /** Calls of the last reply that have no result. */
+  /** Returns the calls of the last reply that have no result. */
   pending(): readonly ToolCallBlock[] {
     return this.#read().conversation.pending();
   }
@@ -366,12 +367,12 @@ class ConversationState {
     return this.#read().conversation.marks();
   }
 
-  /** The events that an attempt begins with. */
+  /** Returns the events with which the current attempt begins. */
   opening(): readonly Opening[] {
     const events = this.events();
     return events.reduce(
-      (found, { type, data }) =>
-        (type === 'retry' && data.try === undefined && data.opening) || found,
+      (latest, { type, data }) =>
+        (type === 'retry' && data.try === undefined && data.opening) || latest,
       openingOf(events),
     );
   }
@@ -386,26 +387,26 @@ class ConversationState {
   }
 }
 
-/** Messages are made when they are asked for, so a journal is read in linear time. */
+/** The messages are built on the first call, so a journal is read in linear time. */
 export const conversation: Projection<ConversationState> = {
   name: 'conversation',
   initial: () => new ConversationState(),
   apply: (state, event) => (event.seq <= state.seq ? state : state.with(event)),
 };
 
-/** The events of a journal without those that a rewind went back over. */
+/** Returns the events of a journal without those that a rewind has removed. */
 export const eventsInForce = (history: readonly Recorded[]): Recorded[] =>
   project(conversation, history).events();
 
-/** True if the reply counts: no hook could withhold it, or the end of its turn says so. */
+/** Returns true if no hook has withheld the reply. An open reply counts if its turn ends with `done`. */
 const isSaid = (history: readonly Recorded[], at: number, { open, withheld }: Reply): boolean =>
   !withheld && (!open || history.slice(at).find(isTurnEnd)?.data.done === true);
 
 const isTurnEnd = (event: Recorded) => event.type === 'turn_end';
 
 /**
- * The last reply in the conversation of the thread, and its index. Absent: nobody replied, or the harness made the
- * last reply.
+ * Returns the last reply in the conversation of the thread, and its index. Undefined: the model has not replied, or
+ * the harness wrote the last reply.
  */
 export function lastReply(
   history: readonly Recorded[],
@@ -420,7 +421,7 @@ export function lastReply(
   return { at, content: reply.data.content };
 }
 
-/** The indices of replies that were to be this plan. A plan has a turn of its own, so its end says if it counts. */
+/** Returns the indices of the replies with this plan that were not withheld. A plan has its own turn. */
 export const planReplies = (history: readonly Recorded[], number: number): number[] =>
   history.flatMap(({ type, data }, at) => {
     if (type !== 'assistant_message' || data.injected || data.plan !== number) return [];
@@ -428,14 +429,14 @@ export const planReplies = (history: readonly Recorded[], number: number): numbe
     return !data.withheld && end?.data.done === true ? [at] : [];
   });
 
-/** The inputs that a hook set when it began the last attempt with other inputs. */
+/** Returns the inputs that a hook set for the last attempt with changed inputs. */
 export const changedInputs = (history: readonly Recorded[]): JsonObject | undefined =>
   history.reduce<JsonObject | undefined>(
-    (found, { type, data }) => (type === 'retry' && 'inputs' in data && data.inputs) || found,
+    (latest, { type, data }) => (type === 'retry' && 'inputs' in data && data.inputs) || latest,
     undefined,
   );
 
-/** True if nothing changed the conversation after a reply of the model that has no calls. */
+/** Returns true if a reply without calls is the last change of the conversation. */
 export function hasLastWord(history: readonly Recorded[]): boolean {
   const last = eventsInForce(history).findLast(
     ({ type }) => eventFlags(type).changesConversation === true,

@@ -1,5 +1,5 @@
-// The costs of a thread by model, from its journal. A charge is counted once: with its reply, or at the end of a turn
-// without one.
+// Computes the costs of a thread by model, from its journal. A charge is counted once: with its reply, or at the end
+// of a turn without a reply.
 import { getOwn, isObject, type Json, ok, plainText } from '../base/index.ts';
 import { parseMoney } from '../llm/index.ts';
 import type { Answer, EventFields, Store, WantedFields } from '../store/index.ts';
@@ -14,21 +14,21 @@ interface ModelCost {
   readonly cached: number;
   readonly output: number;
   readonly tokens: number;
-  /** Nano-units. */
+  /** Money in nano-units of the currency. */
   readonly spend: bigint;
-  /** True if no provider confirmed an amount. */
+  /** True if an amount is an estimate that no provider has confirmed. */
   readonly estimated: boolean;
-  /** The price row of the last request. '': none is recorded. */
+  /** Price row of the last request. '': no price row is recorded. */
   readonly row: string;
 }
 
 export interface CostState {
   readonly seq: number;
   readonly models: ReadonlyMap<string, ModelCost>;
-  /** The model of the last request. A charge that no event names belongs to it. */
+  /** Model of the last request. A charge without a model belongs to it. */
   readonly lastModel: string;
   readonly denied: number;
-  /** The last turn has a reply of its conversation. */
+  /** True if the last turn has a reply of its conversation. */
   readonly isAnswered: boolean;
 }
 
@@ -44,7 +44,7 @@ const USAGE = [
   'estimated',
 ];
 
-/** Denials alone, for a thread without requests. */
+/** Fields for denials only, for a thread without requests. */
 export const DENIAL_FIELDS: WantedFields = { permission_denied: [] };
 /** All fields that the projection reads. `Store.fieldsOf` reads them without the rest of the journal. */
 export const COST_FIELDS: WantedFields = {
@@ -139,7 +139,7 @@ export const cost: Projection<CostState> = {
 
 type PaidEvent = ModelCost & Pick<Recorded, 'turn' | 'seq' | 'ts'> & { readonly model: string };
 
-/** The requests of a thread, with the places of the events that pay them. */
+/** Returns the requests of a thread, each with the position of the event that has its charge. */
 export async function readRequests(
   store: Pick<Store, 'read'>,
   thread: string,

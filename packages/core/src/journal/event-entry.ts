@@ -1,4 +1,4 @@
-// The parts of an entry of the event table.
+// Defines the parts of an entry of the event table.
 import type { JsonObject } from '../base/index.ts';
 import type { Check, Proven } from './check.ts';
 import type { EventText } from './event-text.ts';
@@ -18,7 +18,7 @@ export interface EventFlags<Field extends string = string> {
   readonly volatile?: readonly Field[];
   /** The event stays in force after a rewind to a snapshot. */
   readonly survivesRewind?: true;
-  /** The event proves that the thread made progress. Other events prove that it began. */
+  /** The event proves that the thread made progress. Any other event proves only its start. */
   readonly isProgress?: true;
   readonly turn?: TurnRole;
   /** The event opens or ends the conversation. A live view shows it in its head or in its result. */
@@ -40,13 +40,13 @@ export interface EventFlags<Field extends string = string> {
 }
 
 export interface EventEntry<Data> extends EventFlags<keyof Data & string> {
-  /** Checks stored JSON. The type `Data` is made from it. */
+  /** Checks stored JSON. The type `Data` is derived from this check. */
   readonly shape: Check<Data>;
   /** Text and tone for people. Absent or `undefined`: the event adds nothing to the events before it. */
   readonly text?: (data: Data) => EventText | undefined;
 }
 
-/** The type of the data is made from the shape. */
+/** Creates an entry. The type of its data is derived from the shape. */
 export const entry = <Shape>(shape: Shape, rest: Omit<EventEntry<Proven<Shape>>, 'shape'>) => ({
   shape,
   ...rest,

@@ -71,7 +71,7 @@ export const EVENTS = {
      */
     fields({ status }, { by: text, reason: text, owner: text, cause: word(...STATUS_CAUSES) }),
     {
-      // Other events tell the new status. Only the reason is new.
+      // Other events show the new status. Only the reason is new.
       text: ({ reason }) => (reason === undefined ? undefined : line('!', 'idle', reason)),
       origin: 'bookkeeping',
       acknowledges: true,
@@ -87,7 +87,7 @@ export const EVENTS = {
   }),
   assistant_message: entry(message, {
     text(reply) {
-      // A plan has an event of its own, or an event says why there is none.
+      // A plan has its own event, or an error has the reason why the plan is missing.
       const isShown = !reply.injected && reply.plan === undefined;
       const text = isShown ? replyText(reply.content) : '';
       return text === '' ? undefined : line('‹', 'plain', text);
@@ -98,8 +98,7 @@ export const EVENTS = {
     changesConversation: true,
   }),
   tool_call: entry(call, {
-    text: ({ tool, arguments: given }) =>
-      line('→', 'run', `${tool} ${argumentsText(given)}`.trim()),
+    text: ({ tool, arguments: args }) => line('→', 'run', `${tool} ${argumentsText(args)}`.trim()),
     volatile: ['target', 'about', 'use', 'group', 'key', 'n', 'child', 'volatile'],
     turn: 'calls',
   }),
@@ -116,7 +115,7 @@ export const EVENTS = {
       { max_tokens: number, model: text, provider: text, key: text },
       {
         n: number,
-        /** The answer was cut to the amount that the ancestors had left. */
+        /** The maximum length of the answer was cut to the rest of the budgets of the ancestors. */
         fitted: yes,
       },
     ),
@@ -178,9 +177,9 @@ export const EVENTS = {
     ),
     {
       text({ limit, current, max, reserved, needed }) {
-        const held = reserved === undefined ? '' : `, ${reserved} reserved for others`;
+        const others = reserved === undefined ? '' : `, ${reserved} reserved for others`;
         const next = needed === undefined ? '' : `, ${needed} needed`;
-        return line('■', 'limit', `limit ${limit} reached: ${current} of ${max}${held}${next}`);
+        return line('■', 'limit', `limit ${limit} reached: ${current} of ${max}${others}${next}`);
       },
       hasRow: true,
     },
@@ -207,7 +206,7 @@ export const EVENTS = {
     changesConversation: true,
   }),
   model_fallback: entry(fields({ to: text, because: text }), {
-    text: ({ to, because }) => line('↻', 'idle', `goes on with ${to} (${because})`),
+    text: ({ to, because }) => line('↻', 'idle', `continues with ${to} (${because})`),
     survivesRewind: true,
     hasRow: true,
   }),
@@ -239,7 +238,7 @@ export const EVENTS = {
         /** The process of the person in `by`. */
         process: text,
         reason: text,
-        /** The snapshot that a resume goes back to. */
+        /** The snapshot to which a resume rewinds the thread. */
         from: number,
         /** How the thread ends, if an ancestor or a child stopped it. `code` is the cause. */
         stops: word('aborted', 'terminated', 'killed'),
@@ -279,7 +278,7 @@ export const EVENTS = {
       {
         /** The result of the plan before this one: codes, ids and numbers. */
         after: fields({ code: text }, { tool: text, step: number }),
-        /** The rights that the plan is known to need, for people. */
+        /** The rights that the plan needs according to its text, for people. */
         needs: list(text),
       },
     ),
@@ -316,20 +315,20 @@ export const EVENTS = {
     hasRow: true,
   }),
   /**
-   * The transcript had more events than the registry, so the registry lost its last commits. `calls`: writes
-   * that had begun.
+   * The transcript had more events than the registry, so the registry lost its last commits. `calls`: calls
+   * with an effect whose intent was lost.
    */
   commits_lost: entry(
     fields({ events: number, calls: list(fields({ call_id: text, tool: text })) }),
     {
-      text: () => line('·', 'dim', 'commits_lost, noted by harness'),
+      text: () => line('·', 'dim', 'commits_lost, recorded by harness'),
       isProgress: true,
       hasRow: true,
     },
   ),
-  /** A note of a tool. Nothing is restored from it. */
+  /** An event that a tool recorded. No state is restored from it. */
   logged: entry(fields({ event_type: text, data, by: text }), {
-    text: ({ event_type, by }) => line('·', 'dim', `${event_type}, noted by ${by}`),
+    text: ({ event_type, by }) => line('·', 'dim', `${event_type}, recorded by ${by}`),
     origin: 'external',
     isProgress: true,
     hasRow: true,

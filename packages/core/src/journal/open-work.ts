@@ -1,5 +1,5 @@
-// The work of a thread that is open after its last event: calls without a result, requests without an answer,
-// hooks without a decision, and children without an end. A process that resumes the thread continues this work.
+// Computes the work of a thread that is open after its last event: calls without a result, requests without an
+// answer, hooks without a decision, and children without an end. A process that resumes the thread continues it.
 import { type Json, plainText } from '../base/index.ts';
 import { eventFlags } from './event-facts.ts';
 import type { Projection } from './projection.ts';
@@ -13,19 +13,19 @@ interface OpenCall {
   /** The number of the first intent since the last result of the call. */
   readonly since: number;
 }
-/** A call that failed too often, and its result. A person was asked about it and has not answered. */
+/** A call that failed too often, with its result. Its approval request is pending. */
 interface EscalatedNote {
   readonly approval: string;
   readonly held: Json;
   readonly marks?: Marks;
 }
 
-/** The part that a rewind sets back. */
+/** The part of the state that a rewind restores. */
 interface Undoable {
   readonly calls: ReadonlyMap<string, OpenCall>;
-  /** Calls for which a person was asked, with the number of the question. Nobody used the answer since. */
+  /** Calls with an approval request whose answer was not used, with the number of its event. */
   readonly asked: ReadonlyMap<string, number>;
-  /** The number of a reply that hooks can still withhold. */
+  /** Number of a reply that hooks can still withhold. Absent: no reply is open. */
   readonly openReply?: number;
   /** Hooks without a decision, by the ids of their threads. */
   readonly hooks: ReadonlyMap<string, HookStart>;
@@ -33,9 +33,9 @@ interface Undoable {
 }
 
 export interface OpenWork extends Undoable {
-  /** The last event that changed the state. */
+  /** Number of the last event that changed the state. */
   readonly seq: number;
-  /** Requests that went out and were not answered: the keys of their reservations, with their turns. */
+  /** Requests that were sent and not answered: the keys of their reservations, with their turns. */
   readonly requests: ReadonlyMap<string, number>;
   /** The last request. `n`: its number among the counted turns. A request that failed is not answered. */
   readonly lastRequest?: {
@@ -56,11 +56,11 @@ function dropEntries<T>(
   map: ReadonlyMap<string, T>,
   isLeftOut: (value: T, key: string) => boolean,
 ): ReadonlyMap<string, T> {
-  const kept = [...map].filter(([key, value]) => !isLeftOut(value, key));
-  return kept.length === map.size ? map : new Map(kept);
+  const rest = [...map].filter(([key, value]) => !isLeftOut(value, key));
+  return rest.length === map.size ? map : new Map(rest);
 }
 
-/** The state without the calls before the event `seq`: the model replied there. */
+/** Returns the state without the calls before event `seq`, a reply of the model. */
 function since(state: OpenWork, seq: number): OpenWork {
   const { openReply: _, ...rest } = state;
   return {
@@ -70,7 +70,7 @@ function since(state: OpenWork, seq: number): OpenWork {
   };
 }
 
-/** Events that stay in force after a rewind: they change the state at each snapshot too. */
+/** Applies an event that stays in force after a rewind, so it also changes the state of each snapshot. */
 function applyLasting<State extends Undoable>(state: State, event: Recorded): State {
   if (event.type === 'hook') {
     const { thread_id } = event.data;
@@ -98,7 +98,7 @@ function applyResult(state: OpenWork, { data }: RecordedOf<'tool_result'>): Open
   };
 }
 
-/** The approval of a call: `used` ends the wait, another answer does not. */
+/** Applies the approval request of a call. Only the state `used` removes the request. */
 function applyQuestion(state: OpenWork, { seq, data }: RecordedOf<'approval'>): OpenWork {
   if (data.kind !== 'call' || data.action !== 'ask') return state;
   const { call_id: call } = data;
@@ -114,7 +114,7 @@ function applyReply(state: OpenWork, { seq, data }: RecordedOf<'assistant_messag
   return data.open ? { ...state, openReply: seq } : since(state, seq);
 }
 
-/** Calls, hooks and approvals: a rewind sets these back. */
+/** Applies an event to calls, hooks and approvals, which a rewind restores. */
 function applyUndoable(state: OpenWork, event: Recorded): OpenWork {
   switch (event.type) {
     case 'assistant_message':
@@ -135,7 +135,7 @@ function applyUndoable(state: OpenWork, event: Recorded): OpenWork {
     case 'approval':
       return applyQuestion(state, event);
     case 'hook_start': {
-      // A hook of the first journals has no step, so nobody finds it again.
+      // A hook of the first journals has no step, so a resume cannot continue it.
       const { data } = event;
       if (data.step === undefined) return state;
       return { ...state, hooks: withEntry(state.hooks, data.thread_id, data) };
@@ -151,7 +151,7 @@ function applyUndoable(state: OpenWork, event: Recorded): OpenWork {
   }
 }
 
-/** A request that failed, or that a process broke off when it closed: nobody answered it. */
+/** Returns true if a request has no answer: it failed, or its process cancelled it at its end. */
 const isBrokenOff = ({ type, data }: Recorded): boolean =>
   type === 'error' ||
   (type === 'stream_error' && data.code !== undefined) ||
@@ -206,7 +206,7 @@ const undoableOf = ({ calls, asked, openReply, hooks, approvals }: OpenWork): Un
   ...(openReply !== undefined && { openReply }),
 });
 
-/** Back to the last snapshot that is not later than `from`. */
+/** Restores the state of the last snapshot that is not later than `from`. */
 function rewind(state: OpenWork, from: number): OpenWork {
   const { openReply: _, ...rest } = state;
   const snapshots = state.snapshots.filter(({ seq }) => seq <= from);
@@ -238,8 +238,8 @@ function applyEvent(state: OpenWork, event: Recorded): OpenWork {
 }
 
 /**
- * A rewind sets back calls, hooks and approvals. It does not set back requests and children: they cost money,
- * whether the conversation contains them or not.
+ * A rewind restores calls, hooks and approvals. It does not restore requests and children, because they cost money
+ * even if the conversation does not contain them.
  */
 export const openWork: Projection<OpenWork> = {
   name: 'openWork',

@@ -7,7 +7,7 @@ import type { DataOf, EventType, JournalEvent } from './events.ts';
 
 /** An event before the store numbers it. `text` is its data as JSON, with secrets in clear. */
 export type Noted = JournalEvent & { readonly turn: number; readonly text?: string };
-/** With its place in the journal. */
+/** An event with its position in the journal. */
 export type Recorded = Noted & {
   readonly thread: string;
   readonly seq: number;
@@ -15,32 +15,32 @@ export type Recorded = Noted & {
 };
 export type RecordedOf<Type extends EventType> = Extract<Recorded, { type: Type }>;
 
-/** The event without its place in the journal. */
+/** Returns the event without its position in the journal. */
 export function notedOf(event: Recorded): Noted {
   const { thread: _thread, seq: _seq, ts: _ts, ...noted } = event;
   return noted;
 }
 
-/** Without its text, and with other texts in its data, such as masks for secrets; the shape stays. */
+/** Returns the event with changed texts in its data, such as masks for secrets, and without `text`. */
 export function withTexts(event: Noted, change: (data: JsonObject) => JsonObject): Noted {
   const { text: _, ...plain } = event;
   return { ...plain, data: change(event.data as JsonObject) } as Noted;
 }
 
-/** `journal_unreadable` {thread, seq, type, field} for what no version of this harness wrote. */
+/** Fails with `journal_unreadable` {thread, seq, type, field} if no version of this harness wrote the event. */
 export function decode(event: StoredEvent): Outcome<Recorded> {
   const { thread, seq, type } = event;
   const field = oddField(type, event.data);
-  // The only cast on the way out: where the check is.
+  // This is the only cast of a stored event, directly after its check.
   if (field === undefined) return ok(event as unknown as Recorded);
   return fail(
     'journal_unreadable',
-    `event ${seq} of thread \`${thread}\` cannot be read: \`${field}\` of \`${type}\` is not what it should be`,
+    `event ${seq} of thread \`${thread}\` cannot be read: \`${field}\` of \`${type}\` is invalid`,
     { thread, seq, type, field },
   );
 }
 
-/** All of them, or the first that cannot be read. */
+/** Returns all events, or the failure of the first one that cannot be read. */
 export function decodeAll(events: readonly StoredEvent[]): Outcome<Recorded[]> {
   const decoded: Recorded[] = [];
   for (const event of events) {
@@ -51,20 +51,20 @@ export function decodeAll(events: readonly StoredEvent[]): Outcome<Recorded[]> {
   return ok(decoded);
 }
 
-/** The events that can be read. The others are left out. */
+/** Returns the events that can be read. It skips the others. */
 export const readableEvents = (events: readonly StoredEvent[]): Recorded[] =>
   events.flatMap((event) => {
     const one = decode(event);
     return one.ok ? [one.output] : [];
   });
 
-/** Codes of a hook that could not be paid or could not run: it counted as no match. */
+/** Codes of a hook that the budget did not allow or that could not run. It counts as no match. */
 export const PASSED_HOOK: ReadonlySet<string> = new Set(['hook_unaffordable', 'hook_unfit']);
 
 export const startOf = (history: readonly Recorded[]): DataOf<'thread_start'> | undefined =>
   history.find((event) => event.type === 'thread_start')?.data;
 
-/** All of it as it is stored, or the events of these types, a page at a time: a journal may be longer than one read. */
+/** Reads a journal, or its events of these types, in pages, because it can be longer than one read. */
 export async function readStored(
   store: Pick<Store, 'read'>,
   thread: string,
@@ -80,7 +80,7 @@ export async function readStored(
   }
 }
 
-/** All of it, checked; the first event that cannot be read is the answer. */
+/** Reads and checks a journal. Fails with `journal_unreadable` for the first event that cannot be read. */
 export async function readJournal(
   store: Pick<Store, 'read'>,
   thread: string,

@@ -1,4 +1,4 @@
-// Shapes of the parts of events. `events.ts` puts them together, one entry per type.
+// Defines the shapes of the parts of events. `events.ts` combines them, with one entry for each type.
 import { type Fault, getOwn, isObject } from '../base/index.ts';
 import { type GuardSource, LIMIT_NAMES } from '../flow/index.ts';
 import type { Block, BrokenReply, Stop, Usage } from '../llm/index.ts';
@@ -20,7 +20,7 @@ import {
   yes,
 } from './check.ts';
 
-/** `packMarks` writes a descriptor in this form. */
+/** Form of a descriptor in the journal, written by `packMarks`. */
 export type Marks = { labels: string[]; taint: string[]; sources: string[] };
 
 export const status = word(...THREAD_STATUSES);
@@ -34,7 +34,7 @@ export const marks = fields({
 }) as Check<Marks>;
 export const detail = is<Fault['detail']>((value) => typeof getOwn(value, 'message') === 'string');
 export const fault: Check<Fault> = fields({ code: text, detail });
-/** A model request that came to nothing, and what was done about it. */
+/** A model request that failed. `next`: the reaction of the harness. Absent: it did not try again. */
 export const failed = fields({ code: text, detail }, { next: word('wait', 'fallback') });
 const numbers = is<Record<string, number>>(
   (value) => isObject(value) && Object.values(value).every((one) => Number.isFinite(one)),
@@ -56,7 +56,7 @@ const block: Check<Block> = either(
 );
 const content = list(block);
 const stop: Check<Stop> = word('end', 'tool_use', 'max_tokens', 'refusal', 'stop_sequence');
-/** The call that opens every conversation; the harness made it, no model. */
+/** The call that opens every conversation. The harness made it. */
 const injected = fields({ content, injected: yes });
 const reply = fields(
   {
@@ -70,13 +70,13 @@ const reply = fields(
     bytes: number,
   },
   {
-    /** Asked by a script, in a conversation of its own. */
+    /** A script requested this reply, in its own conversation. */
     apart: yes,
-    /** Apart, too: it is what the plan of this number was to be. */
+    /** The reply is a draft of the plan with this number. It is `apart`, too. */
     plan: number,
-    /** A guard refused it: it was paid for and never said. */
+    /** A guard refused the reply. It has a cost, but it is not part of the conversation. */
     withheld: yes,
-    /** A hook may still withhold it: it is said when its `turn_end` says so. */
+    /** A hook can still withhold the reply. It counts if its `turn_end` has `done`. */
     open: yes,
     injected: none,
   },
@@ -92,11 +92,11 @@ const broken = fields(
   { code: none },
 ) as Check<BrokenReply & { code?: never }>;
 export const said = fields({ text, marks });
-/** Problems of a guard are found when it is compiled, not here. */
+/** The compiler of guards reports their other problems. */
 const guard = is<GuardSource>(
   (value) => typeof getOwn(value, 'on') === 'string' && isObject(getOwn(value, 'verdict')),
 );
-/** Rules of directives: of those above a thread, or of one that a call executed. */
+/** Rules of the directives above a thread, or of a directive that a call executed. */
 export const rules = fields(
   { guards: list(guard) },
   { ask_first: yes, no_auto_fix: yes, escalate: yes },
@@ -117,13 +117,13 @@ export const result = fields(
     rules,
     about: data,
     facts,
-    /** Of the directive: inputs that its model knows by reference, each with its marks. */
+    /** Inputs of the directive that its model gets by reference, each with its marks. */
     given: data,
-    /** It never began: the use that was taken with its intent is there again. */
+    /** The call did not start, so the use that its intent took is returned. */
     unused: yes,
   },
 );
-/** What a conversation begins with; also inside `retry`, when another directive begins it. */
+/** An event that opens a conversation. `retry` contains such events if it changes the directive. */
 const opening = either(
   fields({ type: word('user_message'), data: said }),
   fields({ type: word('assistant_message'), data: injected }),
@@ -131,7 +131,7 @@ const opening = either(
 );
 
 const capability = { kind: word('capability'), approval: text, capability: text };
-/** A changed directive that somebody has to look at, or that the policy lets through. */
+/** A changed directive that a person must approve (`pending`), or that the policy allows (`auto`). */
 const proposal = fields(
   {
     kind: word('call'),
@@ -143,13 +143,13 @@ const proposal = fields(
   },
   {
     approval: text,
-    /** The hash of the directive as it was. */
+    /** Hash of the directive before the change. */
     before: text,
     /** The directive was signed before the change. */
     signed: yes,
   },
 );
-/** A guard, a rule or a tier asks about a call; taken, refused or over before it begins. */
+/** An approval request of a guard, a rule or a tier for a call, or its outcome before the call starts. */
 const askedCall = fields(
   {
     kind: word('call'),
@@ -168,7 +168,7 @@ export const approval = either(
       approval: text,
       action: text,
     },
-    /** A call that failed once too often, what it came to, and the marks of that. */
+    /** A call that failed too often, with its result and the marks of the result. */
     { call_id: text, held: json, marks },
   ),
   fields(
@@ -187,7 +187,7 @@ export const approval = either(
   askedCall,
 );
 
-/** By the name of an argument: labels besides those of where it came from, and why it may steer. */
+/** For each argument: labels besides those of its sources, and why it is allowed to decide about effects. */
 export const about = data;
 export const call = fields(
   {
@@ -200,22 +200,22 @@ export const call = fields(
   {
     volatile: list(text),
     key: text,
-    /** Tells whether a recorded cost holds it already. */
+    /** Number of the use. It shows if a recorded cost already contains this call. */
     n: number,
-    /** The thread that it is going to spawn. */
+    /** Id of the thread that the call spawns. */
     child: text,
-    /** What it is aimed at: a path, a host, an id. */
+    /** Target of the call: a path, a host or an id. */
     target: text,
-    /** Of a tool whose uses are counted: with its key, the name of this use. */
+    /** Number of this use, for a tool whose uses are counted. With `key` it identifies the use. */
     use: number,
-    /** How many calls of its reply were made at once. */
+    /** Number of calls of the same reply that run in parallel. */
     group: number,
     about,
   },
 );
-/** Retries of the whole run, and how often each step was skipped since it was last done. */
+/** Number of restarts of the run, and of skips of each step since the step last ran. */
 const bounds = fields({ retries: number, skips: numbers });
-/** The result of a call that a hook was asked about. */
+/** The result of a call that a hook evaluates. */
 const held = fields({ content: json, is_error: flag, marks }, { facts });
 export const hook = fields(
   {
@@ -225,16 +225,16 @@ export const hook = fields(
     deed: text,
     notes: data,
     duration_ms: number,
-    /** Which hooks are on the far side of their edge. */
+    /** Indices of the hooks that have fired and are not rearmed. */
     fired: list(number),
     bounds,
   },
   {
     model: text,
     limits: data,
-    /** The hook's own thread, when it had one. */
+    /** Thread of the hook. Absent: the hook had no thread. */
     thread_id: text,
-    /** The call whose result it replaced without a thread of its own, and that result. */
+    /** Call whose result a hook without a thread replaced, and that result. */
     call_id: text,
     held,
   },
@@ -248,17 +248,17 @@ export const warning = fields({
   max: number,
 });
 /**
- * A hook's thread is born, and what it is asked about: the checkpoint, and what a call, a request or a
- * start had come to there. Whoever goes on with the thread goes on with its hook, and loses none of it.
+ * The start of the thread of a hook, with its subject: the checkpoint, and the state of a call, a request or a
+ * start there. A process that resumes the thread continues its hook with this data.
  */
 export const hookStart = fields(
   { thread_id: text, directive: text, event: text },
   {
     step: text,
-    /** Its place among the hooks, and which had fired. */
+    /** Position of the hook in the list of hooks, and the hooks that had fired. */
     index: number,
     fired: list(number),
-    /** The call that stands open, and its result. */
+    /** The open call and its result. */
     call_id: text,
     held,
     fault,
@@ -270,10 +270,10 @@ const item = fields(
   { id: text, source: text, file: text, sha256: text, signature: text },
   { key: text },
 );
-/** What ran and what it could do, at its start; by hash and key, because files change. */
+/** The directive and its rights at the start, with hashes and keys, because files change. */
 export const ran = fields(
   {
-    /** The directive, then those that it extends; of the text without its signature line. */
+    /** The directive, then those that it extends. A hash covers the text without the signature line. */
     items: list(item),
     granted: list(
       fields(
@@ -284,13 +284,13 @@ export const ran = fields(
         },
       ),
     ),
-    /** Files in force, the strongest level first. */
+    /** Policy files in force, the strongest level first. */
     policies: list(fields({ level: text, file: text, signed: flag }, { sha256: text })),
     /** Named rules that were not off. */
     rules: data,
     sandbox: text,
     provider: text,
-    /** A person, a client or a thread, and where it came in. */
+    /** The person, client or thread that started the run, and its surface. */
     by: fields({ who: text, surface: text, process: text }),
   },
   { guards: list(text) },
@@ -311,7 +311,7 @@ export const costUpdate = either(
 );
 export const retry = either(
   fields({ attempt: number, annealed: yes, version: text, opening: list(opening) }, { try: none }),
-  /** `inputs`: a hook replaced the inputs. `opening` is made from them. */
+  /** `inputs`: a hook replaced the inputs. `opening` contains them. */
   fields({ attempt: number }, { inputs: data, opening: list(opening), annealed: none, try: none }),
   /** One more request for the same turn. The run is not restarted. */
   fields(

@@ -1,5 +1,5 @@
-// Two columns of the event table: the slim form of an event, for lists of thousands, and its content, for a detail
-// view. They are not in `events.ts`, because the page loads that file and the server alone needs these functions.
+// Adds two columns to the event table: the slim form of an event, for lists of thousands, and its content, for a
+// detail view. They are not in `events.ts`, because the page loads that file and only the server needs them.
 // INVARIANT: a slim event is always small. Its texts have at most 200 characters, its names at most 120.
 import { getOwn, isObject, type Json, type JsonObject, masked } from '../base/index.ts';
 import type { StoredEvent } from '../store/index.ts';
@@ -10,15 +10,15 @@ import { decode, type Recorded } from './read-journal.ts';
 import type { AssistantMessage } from './shapes.ts';
 
 /**
- * An event without its content. What is missing was not in the event. Only names, codes and numbers are
- * ours; `text`, `preview`, `reason` and `target` are foreign.
+ * An event without its content. A field is absent if the event does not have it. `text`, `preview`, `reason` and
+ * `target` can contain untrusted text.
  */
 export interface SlimEvent {
   readonly seq: number;
   readonly ts: number;
   readonly turn: number;
   readonly type: string;
-  /** What `threads show` says of it, at most 200 characters; absent when it says nothing. */
+  /** Line of `threads show`, at most 200 characters. Absent: the event has no line. */
   readonly text?: string;
   readonly tone?: EventTone;
   readonly call_id?: string;
@@ -31,13 +31,13 @@ export interface SlimEvent {
   readonly preview?: string;
   /** The length of the whole content, in bytes. */
   readonly bytes?: number;
-  /** The number of bytes that the tool reports as written. */
+  /** Number of written bytes, as the tool reports it. */
   readonly wrote?: number;
   /** Labels, without those that only name a source (`src:`, `dir:`). */
   readonly labels?: readonly string[];
   readonly is_error?: boolean;
   readonly code?: string;
-  /** The part that refused: capability, limits, policy, guard, primitive. */
+  /** Part of the runtime that refused the call: capability, limits, policy, guard, primitive. */
   readonly stage?: string;
   /** The name of the guard or rule that refused. */
   readonly rule?: string;
@@ -76,7 +76,7 @@ export interface SlimEvent {
   readonly max?: number;
   /** The limits that this event raises, by name. */
   readonly raised?: { readonly [limit: string]: number };
-  /** What nobody can read any more is told as such. */
+  /** True: the stored event cannot be decoded. */
   readonly unreadable?: true;
 }
 
@@ -88,15 +88,15 @@ const utf8 = new TextEncoder();
 const scratch = new Uint8Array(64 * 1024);
 const MAX_TEXT = 200;
 const MAX_NAME = 120;
-/** Lists of names: the number of names, and the length of all of them together. */
+/** Maximum number of names in a list, and their maximum total length. */
 const [MAX_NAMES, MAX_NAMES_TEXT] = [20, 600];
 
-/** Fields of one event; a field that is `undefined` or empty is left out. */
+/** Fields of one event. A field that is `undefined` or empty is dropped. */
 type SlimParts = { readonly [name in keyof SlimEvent]?: SlimEvent[name] | undefined };
 
 /** Masks secrets, then cuts the text. A secret that the cut would split is dropped. */
 function preview(text: string, max = MAX_TEXT): string {
-  // References to secrets are longer than their masks, so more text is masked than is kept.
+  // References to secrets are longer than their masks, so more text is masked than the preview has.
   const reach = 5 * max + 64;
   const isWhole = text.length <= reach;
   const start = isWhole
@@ -107,7 +107,7 @@ function preview(text: string, max = MAX_TEXT): string {
 }
 
 const shortName = (text: string): string => preview(text, MAX_NAME);
-/** The same for a name that may be absent or empty. */
+/** Shortens a name that may be absent or empty. */
 const optionalName = (text: string | undefined): string | undefined =>
   text === undefined || text === '' ? undefined : shortName(text);
 const nameInJson = (value: Json | undefined): string | undefined =>
@@ -124,13 +124,13 @@ const textParts = (text: string): SlimParts =>
 const jsonParts = (value: Json): SlimParts =>
   textParts(typeof value === 'string' ? value : JSON.stringify(value));
 
-/** Reads a number. Money is a text in the journal. */
+/** Reads a number or a text with a number, because money is a text in the journal. */
 function amountIn(value: Json | undefined): number | undefined {
   const read = typeof value === 'string' || typeof value === 'number' ? Number(value) : Number.NaN;
   return Number.isFinite(read) ? read : undefined;
 }
 
-/** The first items whose names fit into a list. */
+/** Returns the first items whose names fit into a list. */
 function fitting<Item>(items: readonly Item[], nameOf: (item: Item) => string): Item[] {
   let length = 0;
   return items.slice(0, MAX_NAMES).filter((item) => {
@@ -139,7 +139,7 @@ function fitting<Item>(items: readonly Item[], nameOf: (item: Item) => string): 
   });
 }
 
-/** Labels without those that only name a source. */
+/** Returns the labels without those that only name a source. */
 function labelsIn({ taint }: { readonly taint: readonly string[] }): readonly string[] | undefined {
   const labels = taint.filter((label) => !/^(src|dir):/.test(label));
   return labels.length === 0 ? undefined : fitting(labels.map(shortName), (label) => label);
@@ -158,7 +158,7 @@ function raisedIn(limits: JsonObject | undefined): SlimEvent['raised'] | undefin
     : Object.fromEntries(fitting(entries, ([limit]) => limit));
 }
 
-/** The number of bytes that a result reports as written. */
+/** Returns the number of written bytes, as the result reports it. */
 function bytesIn(content: Json): number | undefined {
   const bytes = getOwn(content, 'bytes') ?? getOwn(getOwn(content, 'output'), 'bytes');
   return typeof bytes === 'number' && Number.isSafeInteger(bytes) && bytes >= 0 ? bytes : undefined;
@@ -210,7 +210,7 @@ const limitParts = (data: {
 type Slim<Type extends EventType> = (data: DataOf<Type>) => SlimParts;
 const noFields = (): SlimParts => ({});
 
-/** The compiler reports a type of event that has no entry. */
+/** One function for each type of event. The compiler reports a missing type. */
 const SLIM: { readonly [type in EventType]: Slim<type> } = {
   thread_start: (start) => ({
     directive: shortName(start.directive),
@@ -225,14 +225,14 @@ const SLIM: { readonly [type in EventType]: Slim<type> } = {
   }),
   user_message: ({ text, marks }) => ({ by: 'user', ...textParts(text), labels: labelsIn(marks) }),
   assistant_message: messageParts,
-  tool_call: ({ call_id, tool, verb, effect, target, arguments: given, child }) => ({
+  tool_call: ({ call_id, tool, verb, effect, target, arguments: args, child }) => ({
     call_id: shortName(call_id),
     tool: shortName(tool),
     verb: shortName(verb),
     effect,
     target: target && preview(target),
-    ...jsonParts(given),
-    preview: preview(argumentsText(given, MAX_TEXT)),
+    ...jsonParts(args),
+    preview: preview(argumentsText(args, MAX_TEXT)),
     thread: optionalName(child),
   }),
   tool_result: ({ call_id, tool, content, is_error, marks }) => ({
@@ -343,7 +343,7 @@ type Content<Type extends EventType> = (data: DataOf<Type>) => Json | undefined;
 const messageIn = ({ detail }: { readonly detail: { readonly message: string } }): string =>
   detail.message;
 
-/** A type without an entry has only names and numbers. */
+/** Content of each type of event. A type without an entry has only names and numbers. */
 const CONTENT: { readonly [type in EventType]?: Content<type> } = {
   thread_start: ({ message }) => message,
   user_message: ({ text }) => text,
@@ -374,7 +374,7 @@ function partsOf<Type extends EventType>({ type, data }: EventOf<Type>): SlimPar
   return slim(data);
 }
 
-/** Content of an event for a detail view. `undefined`: the event has none. */
+/** Returns the content of an event for a detail view. `undefined`: the event has no content. */
 export function eventContent<Type extends EventType>({
   type,
   data,
@@ -383,13 +383,13 @@ export function eventContent<Type extends EventType>({
   return content?.(data);
 }
 
-/** Leaves out absent and empty fields. */
+/** Adds the fields that are neither absent nor empty. */
 function present(place: SlimEvent, parts: SlimParts): SlimEvent {
-  const made: SlimEvent & Record<string, unknown> = { ...place };
+  const event: SlimEvent & Record<string, unknown> = { ...place };
   for (const [field, value] of Object.entries(parts)) {
-    if (value !== undefined && value !== '') made[field] = value;
+    if (value !== undefined && value !== '') event[field] = value;
   }
-  return made;
+  return event;
 }
 
 const placeOf = ({ seq, ts, turn, type }: StoredEvent | Recorded): SlimEvent => ({
@@ -399,7 +399,7 @@ const placeOf = ({ seq, ts, turn, type }: StoredEvent | Recorded): SlimEvent => 
   type: shortName(type),
 });
 
-/** Never fails: an event that cannot be decoded is marked as unreadable. */
+/** Converts a stored event. It never fails: an event that cannot be decoded gets `unreadable`. */
 export function slimEvent(stored: StoredEvent): SlimEvent {
   const read = decode(stored);
   if (!read.ok) {

@@ -1,4 +1,4 @@
-// The state of a thread for lists, live views and exit codes: why it stopped, what runs now, and its limits.
+// Computes the state of a thread for lists, live views and exit codes: why it stopped, what runs now, its limits.
 import { getOwn, type JsonObject } from '../base/index.ts';
 import type { ThreadStatus } from '../store/index.ts';
 import { eventFlags } from './event-facts.ts';
@@ -7,26 +7,26 @@ import { type Projection, withPart } from './projection.ts';
 import type { Recorded } from './read-journal.ts';
 
 interface SummaryState {
-  /** The last event that changed the state. */
+  /** Number of the last event that changed the state. */
   readonly seq: number;
   readonly status: ThreadStatus | undefined;
-  /** Why the thread stopped, for people. Absent while it runs. */
+  /** Reason for which the thread stopped, for people. Undefined while it runs. */
   readonly reason: string | undefined;
   readonly cause: DataOf<'status'>['cause'] | undefined;
-  /** The code of the fault that ended the thread. */
+  /** Code of the fault that ended the thread. Undefined: no fault ended it. */
   readonly code: string | undefined;
-  /** The current turn of the attempt. 0: it has none yet. */
+  /** Current turn of the attempt. 0: the attempt has no turn yet. */
   readonly turn: number;
-  /** The model writes a reply now. */
+  /** True while the model writes a reply. */
   readonly isReplying: boolean;
-  /** The last request has no reply and no call yet. It stays so if the request fails. */
+  /** True until the last request has a reply or a call. It stays true if the request fails. */
   readonly isUnanswered: boolean;
   /** The tools of calls without a result, by call id, in the order of their intents. */
   readonly openCalls: ReadonlyMap<string, string>;
   readonly denied: number;
-  /** Limits that the caller set at the start and people set since. */
+  /** Limits that the caller set at the start, with those that people set since. */
   readonly limitsSet: JsonObject;
-  /** Limits in force: hooks can raise them. */
+  /** Limits in force, including those that hooks raised. */
   readonly limits: JsonObject;
   /** The first value of each limit that was changed. */
   readonly raisedFrom: JsonObject;
@@ -36,7 +36,7 @@ interface SummaryState {
 type SummaryChange = Partial<SummaryState>;
 const NOT_STOPPED = { reason: undefined, cause: undefined, code: undefined, endedAt: undefined };
 
-/** Limits with these entries in force. */
+/** Returns the change that puts these entries in force. */
 function withLimits({ limits, raisedFrom }: SummaryState, entries: JsonObject): SummaryChange {
   const first: JsonObject = {};
   for (const [name, entry] of Object.entries(entries)) {
@@ -52,7 +52,7 @@ const withLimitsSet = (state: SummaryState, limits: JsonObject): SummaryState =>
   ...withLimits(state, limits),
 });
 
-/** Entries that a hook raised. Its event has all limits, and those of others without the reserve of hooks. */
+/** Returns the limits that a hook raised. Its event has all limits, some without the reserve of hooks. */
 function raisedBy({ limits }: SummaryState, { directive, limits: all = {} }: DataOf<'hook'>) {
   const raised: JsonObject = {};
   for (const [name, entry] of Object.entries(all)) {
@@ -72,7 +72,7 @@ function withCall(state: SummaryState, id: string, tool?: string): SummaryChange
   return { openCalls };
 }
 
-/** Fields that every event with this role in a turn changes. */
+/** Returns the fields that the role of an event in its turn changes. */
 function turnPart(event: Recorded): SummaryChange {
   switch (eventFlags(event.type).turn) {
     case 'begins':
@@ -143,5 +143,5 @@ const projection: Projection<SummaryState> = {
   },
 };
 
-/** `withLimitsSet`: for a reader that leaves out events. The registry has the limits that people set with them. */
+/** `withLimitsSet` is for a reader that skips events. The registry has the limits of the skipped events. */
 export const summary = { ...projection, withLimitsSet };

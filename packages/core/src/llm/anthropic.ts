@@ -42,7 +42,7 @@ function writeBlock(block: Block): JsonObject | undefined {
   }
 }
 
-/** Results come first, because the API requires them directly after their calls. */
+/** Puts results first, because the API requires them directly after their calls. */
 export function writeAnthropicMessage({ role, content }: Message): readonly JsonObject[] {
   const [results, others]: [JsonObject[], JsonObject[]] = [[], []];
   for (const block of content) {
@@ -61,16 +61,16 @@ function markLast(blocks: readonly JsonObject[]): JsonObject[] {
 }
 
 /**
- * Sets cache marks. Of at most four marks, two are on system text and tools, which never change, and two on the
- * last two messages of the user: this request writes one, and the previous request wrote the other.
+ * Sets cache marks on the last two user messages. This request writes the cache up to the last one, and the
+ * previous request wrote it up to the other. The system text and the tools have the other two of four marks.
  */
 export function markUsers(messages: readonly JsonObject[]): JsonObject[] {
   const marked = [...messages];
-  for (let [at, left] = [marked.length - 1, 2]; at >= 0 && left > 0; at--) {
+  for (let [at, rest] = [marked.length - 1, 2]; at >= 0 && rest > 0; at--) {
     const message = marked[at];
     if (message?.role !== 'user') continue;
     marked[at] = { ...message, content: markLast(message.content as JsonObject[]) };
-    left--;
+    rest--;
   }
   return marked;
 }
@@ -100,7 +100,6 @@ export function anthropicParameters(
   };
 }
 
-/** In this event stream blocks follow one another, and counts are cumulative. */
 const STOPS: Readonly<Record<string, Stop>> = {
   end_turn: 'end',
   pause_turn: 'end',
@@ -118,7 +117,7 @@ const KINDS: Readonly<Record<string, DraftKind>> = {
   tool_use: 'tool_call',
 };
 
-/** Fields that a delta appends to, by kind of block. Other deltas contain nothing that is used. */
+/** Block kind and field that each type of delta appends to. A delta of any other type is ignored. */
 const DELTAS: Readonly<
   Record<string, { kind: DraftKind; from: string; to: DraftField } | undefined>
 > = {
@@ -128,7 +127,7 @@ const DELTAS: Readonly<
   signature_delta: { kind: 'thinking', from: 'signature', to: 'signature' },
 };
 
-/** The usual end of a delta after its text. */
+/** JSON that follows the text in a delta without further fields. */
 const AFTER_PIECE = '"}}';
 
 function disorder(reply: ReplyDraft, what: string): undefined {
@@ -147,7 +146,7 @@ function addBlock(reply: ReplyDraft, block: JsonObject): Draft | undefined {
   return draft;
 }
 
-/** Returns the open block of an event. */
+/** Returns the open block of an event. Without one it sets the fault of the reply and returns undefined. */
 function openBlock(reply: ReplyDraft, { index }: JsonObject, what: string): Draft | undefined {
   const draft = typeof index === 'number' ? reply.open.get(index) : undefined;
   return draft ?? disorder(reply, `${what} a block that is not open`);
@@ -206,8 +205,8 @@ const EVENTS: Readonly<Record<string, (reply: ReplyDraft, event: JsonObject) => 
 
 export const anthropicReply: ReplyProtocol = {
   // A fast path for a delta that differs from the previous one only in its text. If the part between the
-  // known beginning and end is one JSON string, the event is exactly the known object with that string.
-  // Any other event is parsed.
+  // same beginning and end is one JSON string, the event is the previous object with that string. Any
+  // other event is parsed.
   takeText(reply, data) {
     const { usual } = reply;
     if (usual === undefined) return false;
@@ -223,7 +222,7 @@ export const anthropicReply: ReplyProtocol = {
   take(reply, event, name = '') {
     const type = textAt(event, 'type') || name;
     reply.usual = undefined;
-    // Unknown events are ignored: `ping`, and later additions.
+    // An event of any other type, such as `ping`, is ignored.
     if (Object.hasOwn(EVENTS, type)) EVENTS[type]?.(reply, event);
   },
   takeBody(reply, body) {

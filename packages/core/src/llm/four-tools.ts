@@ -1,6 +1,6 @@
-// The only tools that a model or an MCP client sees, in this order, as data. With output schemas and the
-// protocol's additions they stay under 4.5 KB, because every conversation pays for them. `sign` and
-// `approve` are never among them.
+// Defines the only tools that a model or an MCP client sees, in this order. With output schemas and the
+// additions of the protocol they stay under 4.5 KB, because every conversation pays for them. They never
+// include `sign` and `approve`.
 import type { JsonObject } from '../base/index.ts';
 
 interface VerbDefinition {
@@ -10,7 +10,7 @@ interface VerbDefinition {
   input: JsonObject;
   /** Describes the content of `output` for the model. */
   answers: string;
-  /** Hints for clients that decide before they call. */
+  /** MCP annotations. A client can use them to ask its user before a call. */
   hints: JsonObject;
 }
 
@@ -114,7 +114,7 @@ export const FOUR_TOOLS: readonly VerbDefinition[] = [
   },
 ];
 
-/** Every answer has this shape. `output` differs by tool and item. */
+/** Returns the output schema of a tool. The content of `output` differs by tool and item. */
 export const answerOf = ({ answers }: VerbDefinition): JsonObject => ({
   type: 'object',
   properties: {

@@ -17,12 +17,12 @@ export interface ToolCallBlock {
   arguments: JsonObject;
 }
 
-/** Sent back unchanged, because a provider checks the signature of its own thoughts. */
+/** The next request repeats it unchanged, because a provider checks the signature of its own thoughts. */
 interface ThinkingBlock {
   type: 'thinking';
   text: string;
   signature?: string;
-  /** Encrypted thoughts, which the provider does not show. `text` is then empty. */
+  /** Encrypted thoughts, which the provider does not show. If they are present, `text` is empty. */
   redacted?: string;
 }
 
@@ -35,7 +35,7 @@ interface ToolResultBlock {
 
 export type Block = TextBlock | ToolCallBlock | ThinkingBlock | ToolResultBlock;
 
-/** Immutable, because its text for requests is cached by identity. */
+/** A message is immutable, because the cache of its text for requests uses its identity as the key. */
 export interface Message {
   readonly role: 'user' | 'assistant';
   readonly content: readonly Block[];
@@ -47,7 +47,7 @@ export interface BrokenReply {
   /** `max_tokens`, `refusal`, `no_end_marker`, `cut`, or the code of the fault in the stream. */
   reason: string;
   message: string;
-  /** The complete calls, each as `name:id`. */
+  /** All complete calls, each as `name:id`. */
   completed_tools: string[];
   discarded_partial: { name?: string; bytes: number }[];
 }
@@ -65,7 +65,7 @@ export interface ModelReply {
   content: (TextBlock | ToolCallBlock | ThinkingBlock)[];
   stop: Stop;
   usage: Usage;
-  /** Name of the model from the provider. Empty if there is none. */
+  /** Name of the model that the provider reported. Empty: it reported none. */
   model: string;
   broken?: BrokenReply;
   bad_arguments?: BadArguments[];
@@ -87,6 +87,6 @@ export interface ProviderRequest {
   temperature?: number;
   /** OpenAI: name of the parameter that limits the answer. Absent: `max_completion_tokens`. */
   max_tokens_parameter?: string;
-  /** Anthropic: marks the part that the next request will repeat. Absent: true. */
+  /** Anthropic: true marks the part that the next request repeats for the cache. Absent: true. */
   cache?: boolean;
 }

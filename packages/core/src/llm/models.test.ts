@@ -59,7 +59,7 @@ test('what is not known is named, with what to do', () => {
   expect(resolveModel(shipped, { tier: 'fats' })).toMatchObject({
     error: {
       code: 'not_found',
-      detail: { hint: expect.stringMatching(/^did you mean `fast`; tiers stand under/) },
+      detail: { hint: expect.stringMatching(/^did you mean `fast`; tiers are defined under/) },
     },
   });
   expect(resolveModel(shipped, { model_id: 'mystery' })).toMatchObject({

@@ -29,19 +29,19 @@ export interface ResolvedModel {
   model: string;
   provider: string;
   protocol: Protocol;
-  /** The chain for one turn of a thread: the plain tool if the provider declares no other. */
+  /** Tool that sends a turn of a thread: `thread_tool` of the provider, or `plain_tool` if it has none. */
   provider_tool: string;
-  /** The chain outside of a thread. */
+  /** Tool that sends a request outside of a thread. */
   plain_tool: string;
-  /** The provider whose limits apply, if a project gave another name to a shipped or the user's provider. */
+  /** Provider whose limits apply, if a project gave another name to it. Absent: its own limits apply. */
   limited_as?: string;
   /** Environment variable with the key. Absent: the provider needs none. */
   key_variable?: string;
   /** Endpoint of a provider that the user added or moved. Absent: the tool's own address. */
   endpoint?: ProviderEndpoint;
-  /** The model to use if this one is unavailable, overloaded or refuses. */
+  /** Model to use if this one is unavailable, overloaded or refuses. Absent: no other model is used. */
   fallback?: string;
-  /** Maximum number of tokens of one answer. */
+  /** Maximum number of tokens of one answer. Absent: `models.yaml` states no maximum. */
   max_output?: number;
   /** Name of the parameter that limits the answer in an OpenAI request, because servers differ. */
   max_tokens_parameter?: string;
@@ -62,7 +62,10 @@ interface ModelsFile {
   layers: readonly Pick<DataLayer, 'source' | 'value'>[];
 }
 
-/** A level that sets another tool for a provider, and none for threads, sets it for threads too. */
+/**
+ * Drops the `thread_tool` of a provider if a stronger level sets its `tool`, which threads then use. Marks a
+ * provider as misplaced if only a project sets its `base_url`.
+ */
 function withThreadTools(value: JsonObject, layers: ModelsFile['layers']): JsonObject {
   const providers = { ...objectAt(value, 'providers') };
   for (const [name, provider] of Object.entries(providers)) {
@@ -141,10 +144,10 @@ export function withStandIn(models: JsonObject, standIn: ProviderEndpoint | unde
 }
 
 const described = (word: string, names: readonly string[]): string => {
-  return didYouMean(word, names) ?? `known are ${names.join(', ')}`;
+  return didYouMean(word, names) ?? `use one of: ${names.join(', ')}`;
 };
 
-/** Returns the model's own entry, also for one of its aliases. */
+/** Returns the entry of a model, by its id or by one of its aliases. */
 function entryOf(models: JsonObject, id: string): { id: string; entry: Json } | undefined {
   const rows = objectAt(models, 'models');
   const own = getOwn(rows, id);
@@ -182,18 +185,18 @@ function complete(
   const providers = objectAt(models, 'providers');
   const provider = getOwn(providers, name);
   if (provider === undefined) {
-    return fail('config_invalid', `model \`${model}\` names the unknown provider \`${name}\``, {
+    return fail('config_invalid', `model \`${model}\` needs the missing provider \`${name}\``, {
       hint: described(name, Object.keys(providers)),
     });
   }
   if (getOwn(provider, 'misplaced') === true) {
     return fail(
       'config_invalid',
-      `provider \`${name}\` has its \`base_url\` in the project, which does not say where requests go; write it into your own \`config/models.yaml\``,
+      `\`base_url\` of provider \`${name}\` must not be set by a project; set it in \`~/.ai/config/models.yaml\``,
     );
   }
-  const spoken = wordAt(provider, 'protocol') ?? '';
-  const protocol = Object.hasOwn(PROTOCOLS, spoken) ? PROTOCOLS[spoken] : undefined;
+  const wireName = wordAt(provider, 'protocol') ?? '';
+  const protocol = Object.hasOwn(PROTOCOLS, wireName) ? PROTOCOLS[wireName] : undefined;
   const plain_tool = wordAt(provider, 'tool');
   if (!protocol || plain_tool === undefined) {
     const missing = protocol ? '`tool`' : '`protocol` (anthropic_messages or openai_chat)';
@@ -223,38 +226,38 @@ function byTier(models: JsonObject, tier: string): Outcome<ResolvedModel> {
   if (row === undefined) {
     return fail('not_found', `model tier \`${tier.slice(0, 200)}\` not found`, {
       tier: tier.slice(0, 200),
-      hint: `${described(tier, Object.keys(tiers))}; tiers stand under \`tiers\` in \`~/.ai/config/models.yaml\``,
+      hint: `${described(tier, Object.keys(tiers))}; tiers are defined under \`tiers\` in \`~/.ai/config/models.yaml\``,
     });
   }
-  const wanted = wordAt(row, 'model');
-  if (wanted === undefined) {
-    return fail('config_invalid', `tier \`${tier}\` in models.yaml names no \`model\``);
+  const id = wordAt(row, 'model');
+  if (id === undefined) {
+    return fail('config_invalid', `tier \`${tier}\` in models.yaml has no \`model\``);
   }
-  const found = entryOf(models, wanted);
-  const model = found?.id ?? wanted;
+  const match = entryOf(models, id);
+  const model = match?.id ?? id;
   const name =
-    wordAt(row, 'provider') ?? wordAt(found?.entry, 'provider') ?? providerByPattern(models, model);
-  return complete(models, model, name ?? '', found?.entry, wordAt(row, 'fallback'));
+    wordAt(row, 'provider') ?? wordAt(match?.entry, 'provider') ?? providerByPattern(models, model);
+  return complete(models, model, name ?? '', match?.entry, wordAt(row, 'fallback'));
 }
 
 /** `model_id` wins over `tier`. An id may also be the name of a tier, which hooks pass as `context.model`. */
 export function resolveModel(
   models: JsonObject,
-  wanted: { tier?: string; model_id?: string },
+  request: { tier?: string; model_id?: string },
 ): Outcome<ResolvedModel> {
-  const { tier, model_id } = wanted;
+  const { tier, model_id } = request;
   if (model_id === undefined) {
     if (tier !== undefined) return byTier(models, tier);
-    return fail('invalid_input', 'neither a model tier nor a model id is given', {
-      hint: `tiers are ${Object.keys(objectAt(models, 'tiers')).join(', ')}`,
+    return fail('invalid_input', 'the model is missing; a model tier or a model id is required', {
+      hint: `use one of the tiers: ${Object.keys(objectAt(models, 'tiers')).join(', ')}`,
     });
   }
-  const found = entryOf(models, model_id);
-  const model = found?.id ?? model_id;
-  const name = wordAt(found?.entry, 'provider') ?? providerByPattern(models, model);
-  if (name !== undefined) return complete(models, model, name, found?.entry, undefined);
+  const match = entryOf(models, model_id);
+  const model = match?.id ?? model_id;
+  const name = wordAt(match?.entry, 'provider') ?? providerByPattern(models, model);
+  if (name !== undefined) return complete(models, model, name, match?.entry, undefined);
   if (getOwn(objectAt(models, 'tiers'), model_id) !== undefined) return byTier(models, model_id);
-  return fail('not_found', `no provider is known for model \`${model_id.slice(0, 200)}\``, {
+  return fail('not_found', `provider of model \`${model_id.slice(0, 200)}\` not found`, {
     model: model_id.slice(0, 200),
     hint: 'add it under `models` with its `provider` in your own `~/.ai/config/models.yaml`, or in `.ai/config/models.yaml` of the project',
   });

@@ -1,4 +1,4 @@
-// OpenAI's Chat Completions: the parts of its request body that our parameters use, and the event stream
+// Chat Completions of OpenAI: the parts of its request body that our parameters use, and the event stream
 // that many servers send. Calls arrive in parallel, by index, and no event marks their end: a call is
 // complete if its arguments are a closed JSON object, because nothing can follow it.
 import {
@@ -18,7 +18,7 @@ import { readOpenAiUsage } from './usage.ts';
 const textOf = (content: readonly Block[]): string =>
   content.flatMap((block) => (block.type === 'text' ? [block.text] : [])).join('\n\n');
 
-/** The API has no mark for a failed call, so the text says it. */
+/** The API has no mark for a failed call, so its text starts with `error: `. */
 const resultText = (content: Json, isError: boolean): string =>
   isError && typeof content === 'string' ? `error: ${content}` : plainText(content);
 
@@ -40,7 +40,7 @@ function writeAssistant(content: readonly Block[]): JsonObject[] {
   ];
 }
 
-/** Every result is a message of its own, before the text of the user. Thoughts are not sent back. */
+/** Writes each result as its own message, before the text of the user. Thoughts are left out. */
 export function writeOpenAiMessage({ role, content }: Message): readonly JsonObject[] {
   if (role === 'assistant') return writeAssistant(content);
   const results = content.flatMap((block): JsonObject[] => {
@@ -89,20 +89,20 @@ function contentText(content: Json | undefined): string {
   return Array.isArray(content) ? content.map((part) => textAt(part, 'text')).join('') : '';
 }
 
-/** Appends to the one text or the one thought of a reply. */
+/** Appends to the first text or thought of a reply, which it creates if there is none. */
 function addText(reply: ReplyDraft, kind: 'text' | 'thinking', piece: string): void {
   if (piece === '') return;
   const draft = reply.blocks.find((block) => block.kind === kind) ?? reply.begin(kind);
   if (draft) reply.append(draft, 'text', piece);
 }
 
-/** A name with another id is another call, also if a server sends every index as 0. */
+/** A delta with a name and another id starts another call, even if the server sends every index as 0. */
 const isAnother = (draft: Draft, id: string, name: string): boolean =>
   name !== '' && id !== '' && draft.id !== '' && draft.id !== id;
 
-function callFor(reply: ReplyDraft, place: Json | undefined, id: string, name: string) {
+function callFor(reply: ReplyDraft, index: Json | undefined, id: string, name: string) {
   const { open, blocks } = reply;
-  const present = typeof place === 'number' ? open.get(place) : reply.latest;
+  const present = typeof index === 'number' ? open.get(index) : reply.latest;
   if (present && !isAnother(present, id, name)) {
     if (present.name === '') present.name = name.slice(0, 512);
     if (present.id === '') present.id = id.slice(0, 512);
@@ -110,19 +110,19 @@ function callFor(reply: ReplyDraft, place: Json | undefined, id: string, name: s
   }
   const draft = reply.begin('tool_call', id, name);
   if (!draft) return undefined;
-  open.set(typeof place === 'number' ? place : open.size, draft);
+  open.set(typeof index === 'number' ? index : open.size, draft);
   // Text before the calls is complete.
   for (const block of blocks) if (block.kind !== 'tool_call') block.isClosed = true;
   return draft;
 }
 
-function addCall(reply: ReplyDraft, delta: JsonObject, place: Json | undefined): Draft | undefined {
-  const wanted = getOwn(delta, 'function');
-  const call = callFor(reply, place, textAt(delta, 'id'), textAt(wanted, 'name'));
+function addCall(reply: ReplyDraft, delta: JsonObject, index: Json | undefined): Draft | undefined {
+  const fields = getOwn(delta, 'function');
+  const call = callFor(reply, index, textAt(delta, 'id'), textAt(fields, 'name'));
   if (!call) return undefined;
   reply.latest = call;
-  const value = getOwn(wanted, 'arguments');
-  // Some servers send the arguments as a value.
+  const value = getOwn(fields, 'arguments');
+  // Some servers send the arguments as a JSON object.
   if (isObject(value)) call.given = value;
   else if (typeof value === 'string') reply.append(call, 'text', value);
   return call;

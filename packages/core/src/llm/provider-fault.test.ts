@@ -66,7 +66,7 @@ test('what the provider said and what to do stand in the detail', () => {
   const { detail } = providerFault(
     answered(401, openai('invalid_api_key', 'x', 'Incorrect key.')),
   ).error;
-  expect(detail.message).toBe('`host` answered 401; the provider said: Incorrect key');
+  expect(detail.message).toBe('`host` answered 401; the provider reported: Incorrect key');
   expect(detail.hint).toContain('environment variable');
   expect(errorFault('a plain text').error.detail.message).toContain('a plain text');
 });
@@ -105,6 +105,6 @@ test('a provider that cannot be reached is named, with its place', () => {
   expect(providerFault(fault, 'local').error.detail).toMatchObject({
     provider: 'local',
     message:
-      'cannot connect to provider `local` at 127.0.0.1:11434: connection refused; is the server running?',
+      'cannot connect to provider `local` at 127.0.0.1:11434: connection refused; check that the server runs',
   });
 });

@@ -1,5 +1,5 @@
 // Maps a provider's error, from a status or a stream, to a fault. Hooks, retries and fallbacks use its
-// code. The detail contains the provider's text.
+// code. Its detail contains the text of the provider.
 import {
   type Failure,
   fail,
@@ -67,10 +67,10 @@ const BY_STATUS: Readonly<Record<number, Meaning>> = {
   504: LATE,
   529: OVERLOADED,
 };
-/** Statuses of a gateway timeout: the model may have answered and charged. */
+/** Statuses of a gateway timeout: the provider may have charged for an answer that was lost. */
 const MAYBE_CHARGED: ReadonlySet<number> = new Set([408, 502, 504]);
 
-/** Texts for codes of the system. */
+/** Texts for error codes of the operating system. */
 const WORDS: Readonly<Record<string, string>> = {
   ECONNREFUSED: 'connection refused',
   ECONNRESET: 'connection reset',
@@ -84,7 +84,7 @@ const MAX_MESSAGE = 500;
 const wordAt = (value: Json | undefined, key: string): string =>
   textAt(value, key).slice(0, MAX_MESSAGE);
 
-/** Matches the text of providers that send no code for this. */
+/** Matches a message about a too long conversation, from providers that send no code for it. */
 const TOO_LONG = /prompt is too long|context (?:length|window)|maximum context|too many tokens/i;
 
 function meaningOf(error: Json | undefined, status: number | undefined): Meaning {
@@ -93,8 +93,8 @@ function meaningOf(error: Json | undefined, status: number | undefined): Meaning
     Object.hasOwn(BY_NAME, name) ? [BY_NAME[name]] : [],
   )[0];
   const byStatus = status === undefined ? undefined : BY_STATUS[status];
-  // The names "invalid" and "server error" say less than the status. A status that asks for a retry wins
-  // over every name except an empty account, which providers report as 429 too.
+  // The names "invalid" and "server error" are less precise than the status. A status that asks for a retry
+  // wins over every name except an empty account, which providers report as 429 too.
   const isVague = namedMeaning === INVALID || namedMeaning === SERVER;
   const isRetry =
     byStatus?.transient === true && namedMeaning?.transient === false && namedMeaning !== QUOTA;
@@ -104,12 +104,12 @@ function meaningOf(error: Json | undefined, status: number | undefined): Meaning
   return meaning === SERVER && status !== undefined && status < 500 ? INVALID : meaning;
 }
 
-/** Returns the fault of an error object of either protocol. `status`: its HTTP status, if there is one. */
+/** Returns the fault of an error object of either protocol. Absent `status`: the error was in a stream. */
 export function errorFault(error: Json | undefined, status?: number): Failure {
   const { code, transient, reason } = meaningOf(error, status);
   const text =
     wordAt(error, 'message') || (typeof error === 'string' ? error.slice(0, MAX_MESSAGE) : '');
-  const message = text === '' ? 'the provider reported an error' : `the provider said: ${text}`;
+  const message = text === '' ? 'the provider reported an error' : `the provider reported: ${text}`;
   const type = wordAt(error, 'type') || wordAt(error, 'code');
   return fail(code, message.replace(/\s+/g, ' ').replace(/\.$/, ''), {
     reason,
@@ -119,7 +119,7 @@ export function errorFault(error: Json | undefined, status?: number): Failure {
   });
 }
 
-/** Returns the `{error: …}` or `{detail: …}` of a body. */
+/** Returns the value of `error`, `detail` or `message` of a body. */
 function errorIn(body: Json | undefined): Json | undefined {
   const error = getOwn(body, 'error') ?? getOwn(body, 'detail') ?? getOwn(body, 'message');
   if (typeof error === 'string') return { message: error, ...(isObject(body) ? body : {}) };
@@ -128,15 +128,15 @@ function errorIn(body: Json | undefined): Json | undefined {
 
 const HINTS: Readonly<Record<string, string>> = {
   authentication: 'check the key of the provider in its environment variable',
-  quota: 'the account of this key has no credit left, or its own limit is reached',
+  quota: 'add credit to the account of this key, or raise the limit of the account',
   unknown_model: 'check the model id in models.yaml or in the directive',
-  context_exceeded: 'the conversation is longer than the window of the model',
+  context_exceeded: 'shorten the conversation, or use a model with a larger context window',
 };
 
 /**
  * Maps a failure of the provider's tool chain to a fault of a model request. A failure without a
- * provider's answer (no connection, a denied permission, a broken stream) keeps its code. `charged:
- * false` is added if the answer says that no output was produced.
+ * provider's answer (no connection, a denied permission, a broken stream) keeps its code. `charged: false`
+ * is added unless the status is one of `MAYBE_CHARGED`.
  */
 export function providerFault(failure: Failure, provider?: string): Failure {
   const { code, detail } = failure.error;
@@ -144,18 +144,18 @@ export function providerFault(failure: Failure, provider?: string): Failure {
     const to = `to provider \`${provider}\` at `;
     const reason = textAt(detail, 'reason');
     const providerText = detail.message
-      .replace(/\bto `([^`]+)`/, (_all, place: string) => `${to}${place}`)
+      .replace(/\bto `([^`]+)`/, (_all, address: string) => `${to}${address}`)
       .replace(/: [A-Z_]+$/, Object.hasOwn(WORDS, reason) ? `: ${WORDS[reason]}` : '$&');
     const message =
-      detail.sent === false ? `${providerText}; is the server running?` : providerText;
+      detail.sent === false ? `${providerText}; check that the server runs` : providerText;
     return { ok: false, error: { code, detail: { ...detail, provider, message } } };
   }
   const { status, body_excerpt } = detail;
   if (typeof status !== 'number' || status < 400) return failure;
   if (code !== 'http_error' && code !== 'rate_limit' && code !== 'timeout') return failure;
   const body = typeof body_excerpt === 'string' ? parseJson(body_excerpt) : undefined;
-  const meant = errorFault(body?.ok ? errorIn(body.output) : undefined, status);
-  const { message, reason, transient, provider_code } = meant.error.detail;
+  const fault = errorFault(body?.ok ? errorIn(body.output) : undefined, status);
+  const { message, reason, transient, provider_code } = fault.error.detail;
   const hint = typeof reason === 'string' && Object.hasOwn(HINTS, reason) && HINTS[reason];
   const added: JsonObject = {
     reason: reason ?? '',
@@ -167,7 +167,7 @@ export function providerFault(failure: Failure, provider?: string): Failure {
   const named: Failure = {
     ok: false,
     error: {
-      code: meant.error.code,
+      code: fault.error.code,
       detail: { ...detail, message: `${detail.message}; ${message}` },
     },
   };

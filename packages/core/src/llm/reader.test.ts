@@ -130,7 +130,7 @@ test('a broken stream says what came whole and what was thrown away', () => {
   ];
   expect(must(read('anthropic', events)).broken).toEqual({
     reason: 'no_end_marker',
-    message: 'the stream ended without its end marker; 1 call came whole',
+    message: 'the stream ended without its end marker; kept: 1 call',
     completed_tools: ['execute:a'],
     discarded_partial: [{ name: 'write', bytes: 12 }],
   });
@@ -268,7 +268,7 @@ test('an error inside the stream has the code of its meaning', () => {
     error: {
       code: 'model_unavailable',
       detail: {
-        message: 'the provider said: Overloaded',
+        message: 'the provider reported: Overloaded',
         transient: true,
         usage: { input_tokens: 12, estimated: true },
       },

@@ -1,5 +1,5 @@
-// Reads a provider's answer, event by event or as a whole, into a reply. Pure: no clock, no network. The
-// same events give the same reply for any chunking.
+// Reads a provider's answer, event by event or as a whole, into a reply. It uses no clock and no network,
+// so the same events give the same reply for any chunking.
 import {
   type Failure,
   fail,
@@ -24,9 +24,9 @@ import { completeUsage } from './usage.ts';
 export type StreamReader = ReturnType<typeof createReader>;
 
 export interface ReaderOptions {
-  /** Size of the request, for estimates if the provider reports no usage. */
+  /** Size of the request, for estimates if the provider reports no usage. Absent: 0. */
   requestBytes?: number;
-  /** Last reported tokens per byte (`tokenRatio`). */
+  /** Tokens per byte of the last report (`tokenRatio`). Absent: 0. */
   ratio?: number;
   /** Receives every piece of text as it arrives. */
   onText?: (piece: string) => void;
@@ -44,7 +44,7 @@ const incomplete = (message: string, reason: string): Failure =>
 const cut = (clean: boolean): Failure =>
   clean
     ? incomplete('the stream ended without its end marker', 'no_end_marker')
-    : incomplete('the stream broke off', 'cut');
+    : incomplete('the connection broke before the end of the stream', 'cut');
 
 const TAKEN = ok(null);
 
@@ -69,7 +69,7 @@ export function createReader(protocol: Protocol, options: ReaderOptions = {}) {
       const event = parseObject(data);
       if (event) take(reply, event, name);
       else {
-        const message = `the stream holds an event that is not JSON: \`${data.slice(0, 80)}\``;
+        const message = `the stream contains an event that is not JSON: \`${data.slice(0, 80)}\``;
         reply.fault = incomplete(message, 'garbage');
       }
       return reply.fault ?? TAKEN;
@@ -79,10 +79,10 @@ export function createReader(protocol: Protocol, options: ReaderOptions = {}) {
     /** True if the end marker has arrived. Later events are ignored. */
     isDone: () => reply.isDone,
     /**
-     * Returns the reply. `clean` says whether the server closed the connection normally; `why` is the
-     * reason if something else stopped it. Without the end marker the stream counts as broken: with
-     * complete calls the result is a reply with `broken`; without any it is a failure
-     * (`stream_incomplete`, `why`, or the provider's error), with the usage in its detail.
+     * Returns the reply. `clean`: the server closed the connection normally. `why`: the reason if something
+     * else stopped the stream. A stream without its end marker is broken. With complete calls the result is
+     * then a reply with `broken`. Without any it is a failure (`stream_incomplete`, `why`, or the provider's
+     * error), with the usage in its detail.
      */
     end(clean: boolean, why?: Failure): Outcome<ModelReply> {
       finish?.(reply);
@@ -114,9 +114,9 @@ export function readReply(
 
 /** Options of a turn. A failure has the content that arrived before it in its detail. */
 interface TurnOptions extends ReaderOptions {
-  /** A reader that a sink has fed already. Absent: the events that the chain returned are read. */
+  /** Reader that has received the events already. Absent: the events of the result are read. */
   reader?: StreamReader;
-  /** Name of the provider, for a failure to connect. */
+  /** Name of the provider, for the message of a failed connection. */
   provider?: string;
 }
 
@@ -129,11 +129,11 @@ function feed(protocol: Protocol, fields: JsonObject, options: TurnOptions): Str
 }
 
 /**
- * INVARIANT: a cancelled call never yields calls, however many were complete, because its caller does
+ * INVARIANT: a cancelled request never yields calls, even if some were complete, because its caller does
  * not want them to run.
  */
 function brokenTurn(protocol: Protocol, { error }: Failure, options: TurnOptions) {
-  // The events are left out: the reply contains them, or they are worthless.
+  // The reply contains the events already, or they have no use.
   const { body: _, ...detail } = error.detail;
   const why: Failure = { ok: false, error: { code: error.code, detail } };
   const reader = options.reader ?? feed(protocol, error.detail, options);

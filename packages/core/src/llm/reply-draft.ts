@@ -1,5 +1,5 @@
-// A reply during its assembly. Pieces are appended and never searched, so the work is linear in the
-// input. Size and number of the parts are bounded.
+// Assembles a reply. Pieces are appended and never searched, so the work is linear in the input. The size
+// and the number of the parts are bounded.
 import { type Failure, fail, type JsonObject } from '../base/index.ts';
 import type { Stop } from './message.ts';
 import type { Reported } from './usage.ts';
@@ -15,22 +15,22 @@ export interface Draft {
   name: string;
   signature: string;
   redacted: string;
-  /** Arguments that arrived as a value instead of text. */
+  /** Arguments that arrived as a JSON object. Absent: they arrived as text. */
   given?: JsonObject;
   isClosed: boolean;
-  /** True if a later block began, so that this one is complete. */
+  /** True if a later block started, so that this one is complete. */
   isFollowed: boolean;
 }
 
 const MAX_BLOCKS = 1024;
-/** No provider allows a longer name or id of a call. */
+/** Maximum length of the name or id of a call. No provider allows more. */
 const MAX_NAME = 512;
 const MAX_REPLY = 16 * 1024 * 1024;
 
 const tooMuch = (what: string): Failure =>
   fail('response_too_large', `the reply ${what}`, { sent: true });
 
-/** The content so far. INVARIANT: after a fault nothing is ever added. */
+/** Collects the content of a reply. INVARIANT: after a fault, content is never added. */
 export class ReplyDraft {
   readonly blocks: Draft[] = [];
   /** Blocks that may still grow, by the provider's index. */
@@ -41,13 +41,13 @@ export class ReplyDraft {
   /** True after the final report. Earlier counts are preliminary. */
   isFinal = false;
   isDone = false;
-  /** True after its first event, in protocols with one. */
+  /** True after the event that starts the message, in protocols that have one. */
   isStarted = false;
   isRefused = false;
-  /** The call that was extended last. */
+  /** The call that the last delta extended. */
   latest: Draft | undefined;
   fault: Failure | undefined;
-  /** Target of the last delta, and the beginning of another delta like it. */
+  /** Target of the last delta, and the JSON with which another delta like it starts. */
   usual: { draft: Draft; to: DraftField; before: string } | undefined;
   #size = 0;
   readonly #most: number;
@@ -63,7 +63,7 @@ export class ReplyDraft {
     const { blocks } = this;
     if (blocks.length >= MAX_BLOCKS) this.fault ??= tooMuch(`has more than ${MAX_BLOCKS} blocks`);
     if (id.length > MAX_NAME || name.length > MAX_NAME) {
-      this.fault ??= tooMuch(`names a call with more than ${MAX_NAME} characters`);
+      this.fault ??= tooMuch(`has a call with a name or id of more than ${MAX_NAME} characters`);
     }
     if (this.fault) return undefined;
     const last = blocks.at(-1);
@@ -97,17 +97,17 @@ export class ReplyDraft {
   }
 }
 
-/** How a protocol streams and answers. Both write to the draft. */
+/** Reads the answers of one protocol, streamed or whole, into a draft. */
 export interface ReplyProtocol {
   /** Reads an event from its text, on the fast path. Returns false if the event must be parsed. */
   takeText(reply: ReplyDraft, data: string): boolean;
   take(reply: ReplyDraft, event: JsonObject, name: string | undefined): void;
-  /** Adds what is known only at the end of a stream. */
+  /** Completes the draft at the end of a stream. */
   finish?(reply: ReplyDraft): void;
   /** Reads an answer that was not streamed. Returns the name of the missing part if it is invalid. */
   takeBody(reply: ReplyDraft, body: JsonObject): string | undefined;
 }
 
-/** Maps a provider's stop reason. An unknown one counts as a regular end. */
+/** Maps a provider's stop reason. A reason without an entry counts as a regular end. */
 export const stopIn = (stops: Readonly<Record<string, Stop>>, reason: unknown): Stop | undefined =>
   typeof reason !== 'string' ? undefined : Object.hasOwn(stops, reason) ? stops[reason] : 'end';

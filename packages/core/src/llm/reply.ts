@@ -1,5 +1,5 @@
-// Turns a draft into a reply and decides which calls exist: only those with complete arguments. Doubtful
-// ones are discarded and reported, because a truncated call may mean the opposite of the intended one.
+// Turns a draft into a reply. Only a call with complete arguments becomes a part of it. Any other call is
+// discarded and reported, because a truncated call can mean the opposite of the intended one.
 import {
   type Failure,
   isDeeperThan,
@@ -15,7 +15,7 @@ import type { BadArguments, BrokenReply, ModelReply } from './message.ts';
 import type { Draft, ReplyDraft } from './reply-draft.ts';
 import type { Usage } from './usage.ts';
 
-/** The arguments, their problem, or undefined if they may be truncated. */
+/** Arguments of a call, or the problem with them. Undefined: they may be truncated. */
 type Verdict = { arguments: JsonObject } | { message: string } | undefined;
 
 /**
@@ -25,7 +25,7 @@ type Verdict = { arguments: JsonObject } | { message: string } | undefined;
 function judge(draft: Draft, stop: ReplyDraft['stop'], isWhole: boolean): Verdict {
   const { name, text, given: value = {}, isClosed, isFollowed } = draft;
   if (name === '' || !isClosed || stop === 'refusal') return undefined;
-  // True if the model had finished this call, and not only stopped writing.
+  // True if the model completed this call. Otherwise it may have stopped inside of it.
   const isOver = isFollowed || (isWhole && stop !== undefined && stop !== 'max_tokens');
   if (text.trim() === '') {
     if (!isOver) return undefined;
@@ -113,7 +113,7 @@ function brokenReply(
   }
   const { reason } = detail;
   const isCut = code === 'stream_incomplete' && typeof reason === 'string';
-  const message = `${detail.message}; ${calls(completed.length)} came whole`;
+  const message = `${detail.message}; kept: ${calls(completed.length)}`;
   return ok({
     content: content.slice(0, cut),
     stop: 'tool_use',
@@ -125,9 +125,9 @@ function brokenReply(
 }
 
 /**
- * A broken stream with at least one complete call is a reply that is cut to its calls. Without one it is
- * the fault that broke it, with the usage in its detail. A reply that ended inside of a call
- * (`max_tokens`) or was refused is a reply with `broken`.
+ * Returns the reply of a draft. A broken stream with at least one complete call is a reply that is cut to
+ * its calls. Without one it is the fault that broke it, with the usage in its detail. A reply that ended
+ * inside of a call (`max_tokens`) or was refused is a reply with `broken`.
  */
 export function finishReply(
   reply: ReplyDraft,
@@ -147,7 +147,7 @@ export function finishReply(
     ...(discarded.length > 0 && {
       broken: {
         reason: stop === 'max_tokens' || stop === 'refusal' ? stop : 'incomplete_call',
-        message: `${calls(discarded.length)} of the reply did not come whole`,
+        message: `the reply ended inside of ${calls(discarded.length)}`,
         completed_tools: completed,
         discarded_partial: discarded,
       },

@@ -1,7 +1,7 @@
 // Writes a conversation as the parameters of a provider's tool, and as the text of its body. A thread
 // calls the same model many times, and only the messages of the body change. So the tool's config is
 // evaluated once with a placeholder for the messages, and its text is put around the texts of the
-// messages, each of which is written once. A turn costs its new messages and the sending.
+// messages, each of which is written once. A turn writes only its new messages.
 import { isDeeperThan, type JsonObject, listAt, type Outcome, ok } from '../base/index.ts';
 import {
   anthropicParameters,
@@ -31,7 +31,7 @@ interface Pages {
   /** Number of settled sources, whose text is cached without the brackets of the list. */
   count: number;
   text: string;
-  /** True if one of them is nested deeper than any real message. */
+  /** True if a message is nested deeper than `MAX_SLOT_DEPTH`. */
   isDeep: boolean;
 }
 
@@ -42,7 +42,7 @@ export interface WrittenMessages {
 
 export const createWrittenMessages = (): WrittenMessages => ({});
 
-/** The tool itself judges deeper messages, as any parameter. */
+/** Deeper messages are not cached: the whole request is formed, so that the tool checks their depth. */
 const MAX_SLOT_DEPTH = 50;
 
 function joined(before: string, more: readonly JsonObject[]): string {
@@ -51,17 +51,17 @@ function joined(before: string, more: readonly JsonObject[]): string {
   return text;
 }
 
-/** The last message may still grow, and the last two of the user get cache marks. */
+/** Returns the index of the first message whose text can change: the last two of the user get cache marks. */
 function openFrom({ sources, written }: Pages): number {
   let users = 0;
   for (let at = sources.length - 1; at >= 0; at--) {
-    const isSaid = sources[at]?.role === 'user' && written[at]?.length !== 0;
-    if (isSaid && ++users === 2) return at;
+    const hasText = sources[at]?.role === 'user' && written[at]?.length !== 0;
+    if (hasText && ++users === 2) return at;
   }
   return 0;
 }
 
-/** Returns the pages of a continued conversation. A changed one is written anew. */
+/** Returns the pages of a continued conversation. A conversation with changed pages is written again. */
 function turnPages(
   cached: Pages | undefined,
   protocol: Protocol,
@@ -93,15 +93,15 @@ interface TurnRequest {
   written: WrittenMessages;
 }
 
-/** INVARIANT: text of a message never contains it, because quotes inside of a string are escaped. */
+/** INVARIANT: a message never contains `SLOT_TEXT`, because quotes inside of a JSON string are escaped. */
 const SLOT_WORD = 'all-messages-of-this-request';
 const SLOT: JsonObject = { role: 'user', content: SLOT_WORD };
 const SLOT_TEXT = JSON.stringify(SLOT);
 
 /**
- * `form` turns parameters into the text of the body: the checks and the config of the provider's tool.
- * It is called again if the maximum answer changes, and for every request if the config uses the
- * messages in more than one place.
+ * Creates the writer of one thread's requests. `form` turns parameters into the text of the body, with the
+ * checks and the config of the provider's tool. It is called again if `maxTokens` changes, and for every
+ * request if the config does not use the messages exactly once.
  */
 export function createRequestWriter(
   protocol: Protocol,
@@ -114,8 +114,8 @@ export function createRequestWriter(
     requestParameters(protocol, { ...fixed, messages, max_tokens });
 
   /**
-   * Returns the texts before and after the messages. Another number of parts means that the messages
-   * occur not exactly once.
+   * Returns the texts before and after the messages. If there are not two texts, the messages do not
+   * occur exactly once.
    */
   function partsFor(maxTokens: number): readonly string[] {
     if (cached?.maxTokens === maxTokens) return cached.parts;

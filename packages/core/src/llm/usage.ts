@@ -1,5 +1,5 @@
-// The usage of a request, counted in the same way for every provider: `input_tokens` is input that no
-// cache served, reasoning is output, and missing counts are estimated upwards, never down.
+// Counts the usage of a request in the same way for every provider: `input_tokens` is input that no cache
+// served, reasoning is output, and an estimate of a missing count is never too low.
 import { getOwn, type Json } from '../base/index.ts';
 
 export interface Usage {
@@ -11,7 +11,7 @@ export interface Usage {
   tokens: number;
   /** All input of the request, cached or not: the used part of the window. */
   context_tokens: number;
-  /** True if the provider did not report a part of it. */
+  /** True if a count is an estimate, because the provider did not report it. */
   estimated: boolean;
 }
 
@@ -26,10 +26,10 @@ function usageOf(counts: Counts, estimated = false): Usage {
   return { ...counts, tokens: context_tokens + output_tokens, context_tokens, estimated };
 }
 
-/** No window is larger. A larger figure is invalid, and sums of smaller ones are exact. */
+/** No context window is larger. A larger count is invalid, and sums of smaller ones are exact. */
 const MAX_COUNT = 1e12;
 
-/** Returns a reported count. Undefined for a missing or invalid one. */
+/** Returns the count under the first valid name. Undefined: every count is missing or invalid. */
 function countOf(source: Json | undefined, ...names: string[]): number | undefined {
   for (const name of names) {
     const value = getOwn(source, name);
@@ -40,7 +40,7 @@ function countOf(source: Json | undefined, ...names: string[]): number | undefin
   return undefined;
 }
 
-/** The reported counts. Absent: not reported. */
+/** Counts that the provider reported. An absent count was not reported. */
 export type Reported = Partial<Counts>;
 
 const ANTHROPIC_NAMES: Readonly<Record<keyof Counts, string>> = {
@@ -50,7 +50,7 @@ const ANTHROPIC_NAMES: Readonly<Record<keyof Counts, string>> = {
   cache_write_tokens: 'cache_creation_input_tokens',
 };
 
-/** Reads Anthropic's usage, with four separate counts. */
+/** Reads the usage of Anthropic, which has four separate counts. */
 export function readAnthropicUsage(raw: Json | undefined): Reported {
   const reported: Reported = {};
   for (const name of Object.keys(ANTHROPIC_NAMES) as (keyof Counts)[]) {
@@ -61,8 +61,8 @@ export function readAnthropicUsage(raw: Json | undefined): Reported {
 }
 
 /**
- * Reads OpenAI's usage, of Chat Completions or of Responses: cached input is part of the input. Some
- * servers include reasoning only in the total; it counts as output here.
+ * Reads the usage of OpenAI, of Chat Completions or of Responses. Its input includes cached input. Some
+ * servers include reasoning only in the total. It counts as output here.
  */
 export function readOpenAiUsage(raw: Json | undefined): Reported {
   const details = getOwn(raw, 'prompt_tokens_details') ?? getOwn(raw, 'input_tokens_details');
@@ -83,7 +83,7 @@ export function readOpenAiUsage(raw: Json | undefined): Reported {
   };
 }
 
-/** Reports of one reply are cumulative, so the largest of each count is the last. */
+/** Merges two reports of one reply. Reports are cumulative, so the larger count is the later one. */
 export function mergeReports(a: Reported, b: Reported): Reported {
   const merged: Reported = { ...a };
   for (const [name, count] of Object.entries(b) as [keyof Counts, number][]) {
@@ -92,19 +92,19 @@ export function mergeReports(a: Reported, b: Reported): Reported {
   return merged;
 }
 
-/** Assumed bytes per token without a better figure. The number is low, so that estimates are high. */
+/** Assumed bytes per token if no ratio was measured. The number is low, so that estimates are high. */
 const BYTES_PER_TOKEN = 3;
 
 /**
- * Estimates tokens from bytes. `ratio` is the last reported tokens per byte (`tokenRatio`), which
- * corrects only upwards.
+ * Estimates tokens from bytes. `ratio` is the last measured number of tokens per byte (`tokenRatio`). It
+ * can only raise the estimate.
  */
 export function estimateTokens(bytes: number, ratio = 0): number {
   const safe = Number.isFinite(ratio) && ratio > 0 ? ratio : 0;
   return Math.ceil(Math.max(bytes / BYTES_PER_TOKEN, bytes * safe));
 }
 
-/** Returns tokens per byte of the request of this usage. 0 if it says nothing. */
+/** Returns the tokens per byte of a request. 0: its usage is an estimate, or the request is empty. */
 export const tokenRatio = (usage: Usage, requestBytes: number): number =>
   usage.estimated || requestBytes <= 0 ? 0 : usage.context_tokens / requestBytes;
 
@@ -120,12 +120,12 @@ interface Measure {
 /** Returns the report if it is final. Otherwise returns an estimate that is never below it. */
 export function completeUsage(reported: Reported, measure: Measure): Usage {
   const { input_tokens, output_tokens, cache_read_tokens = 0, cache_write_tokens = 0 } = reported;
-  const isSaid = input_tokens !== undefined && output_tokens !== undefined && measure.isFinal;
+  const isComplete = input_tokens !== undefined && output_tokens !== undefined && measure.isFinal;
   const output =
     measure.isFinal && output_tokens !== undefined
       ? output_tokens
       : Math.max(output_tokens ?? 0, estimateTokens(measure.replyBytes));
   const input = input_tokens ?? estimateTokens(measure.requestBytes, measure.ratio);
   const counts = { input_tokens: input, output_tokens: output };
-  return usageOf({ ...counts, cache_read_tokens, cache_write_tokens }, !isSaid);
+  return usageOf({ ...counts, cache_read_tokens, cache_write_tokens }, !isComplete);
 }

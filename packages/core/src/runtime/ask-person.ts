@@ -1,6 +1,6 @@
-// Approvals for calls outside of threads: of the command line, a script, a program. The approval request is
-// stored in the registry, bound to exactly this call of this caller, and the same call after the approval uses
-// it. If a person is present, they are asked here too, and the first answer counts, wherever it was given.
+// Requests approvals for calls outside threads, from the command line, a script or a program. The registry stores
+// an approval request, which is bound to exactly this call of this caller. The same call after the approval uses
+// it. A present person is asked in this process, too. The first answer from any process counts.
 import { setTimeout as sleep } from 'node:timers/promises';
 import {
   fail,
@@ -20,7 +20,7 @@ import { type Actor, decideApproval, findPerson, isFileChanged } from './thread-
 
 export type PersonAnswer = Pick<Decision, 'decision' | 'answer' | 'why'>;
 
-/** Asks the present person. Undefined: no answer. Aborted if the request was decided elsewhere. */
+/** Asks the present person. Undefined: no answer. The signal aborts if the request was decided elsewhere. */
 export type AskPerson = (
   question: string,
   signal: AbortSignal,
@@ -35,14 +35,14 @@ interface Asker {
 
 const POLL_MS = 500;
 
-/** A client can change its own name with each request, so its identity is behind it. */
-const knownAs = ({ surface, name }: Asker): string =>
+/** Returns the identity of a caller. A client can change the name before the `@` with each request. */
+const callerId = ({ surface, name }: Asker): string =>
   surface === 'mcp' ? name.slice(name.lastIndexOf('@') + 1) : name;
 
 async function rowOf(store: Store, id: string): Promise<Outcome<Approval>> {
-  const found = await store.approvals({ id });
-  if (!found.ok) return found;
-  const [row] = found.output;
+  const result = await store.approvals({ id });
+  if (!result.ok) return result;
+  const [row] = result.output;
   return row ? ok(row) : fail('not_found', `approval \`${id}\` not found`, { approval: id });
 }
 
@@ -56,9 +56,9 @@ export async function findAnswer(
   now: number,
 ): Promise<Outcome<Approval | undefined>> {
   for (const state of ['approved', 'pending', 'denied'] as const) {
-    const found = await store.approvals({ binding, state });
-    if (!found.ok) return found;
-    const own = found.output.filter(
+    const result = await store.approvals({ binding, state });
+    if (!result.ok) return result;
+    const own = result.output.filter(
       ({ thread, expires = now }) => thread === undefined && (state !== 'denied' || expires > now),
     );
     const row = own.at(-1);
@@ -91,10 +91,10 @@ function originLines({ tainted, origins }: JsonObject): string[] {
   return lines;
 }
 
-const SAID_BY_DIFF: ReadonlySet<string> = new Set(['content', 'old_string', 'new_string']);
+const IN_DIFF: ReadonlySet<string> = new Set(['content', 'old_string', 'new_string']);
 const withoutContent = (value: Json, file: Json | undefined): Json =>
   isObject(value) && getOwn(file, 'diff') !== undefined
-    ? Object.fromEntries(Object.entries(value).filter(([name]) => !SAID_BY_DIFF.has(name)))
+    ? Object.fromEntries(Object.entries(value).filter(([name]) => !IN_DIFF.has(name)))
     : value;
 
 /** Returns the text of an approval request: the question, the reason, the origins of its values, the call. */
@@ -110,7 +110,7 @@ function questionText({ shown: display }: Approval): string {
   ].join('\n');
 }
 
-/** Returns every known reason of the request, for a person who wants details. */
+/** Returns all reasons of the request, for a person who wants details. */
 export function reasonsText({ id, thread, shown: display }: Approval): string {
   const { asked_by: rules, because, sources, before, directive } = display;
   const calls = Array.isArray(before) ? before : [];
@@ -132,8 +132,8 @@ export function reasonsText({ id, thread, shown: display }: Approval): string {
 }
 
 /**
- * Asks the present person about a request in the queue. Returns it decided, here or elsewhere, or still
- * pending.
+ * Asks the present person about a stored request. Returns the request, which was decided here or elsewhere, or
+ * is still pending.
  */
 export async function askHere(
   store: Store,
@@ -148,12 +148,12 @@ export async function askHere(
       if (reply === undefined) return ok(row);
       const yes = reply === true ? 'approved' : 'denied';
       const answer = typeof reply === 'boolean' ? ({ decision: yes, why: '' } as const) : reply;
-      const done = await decideApproval(store, row.id, { ...answer, by });
-      if (done.ok) return done;
-      if (isFileChanged(done)) return done;
+      const outcome = await decideApproval(store, row.id, { ...answer, by });
+      if (outcome.ok) return outcome;
+      if (isFileChanged(outcome)) return outcome;
       // Another decision was faster, and it counts.
-      if (done.error.code !== 'invalid_input') return await rowOf(store, row.id);
-      text = done.error.detail.message;
+      if (outcome.error.code !== 'invalid_input') return await rowOf(store, row.id);
+      text = outcome.error.detail.message;
     }
   };
   const first = await Promise.race([here(), decided(store, row.id, over.signal)]);
@@ -191,7 +191,7 @@ async function answerTo(
     ...callBinding(question),
     project: open.project,
     surface,
-    caller: knownAs(asker),
+    caller: callerId(asker),
   };
   const present = await findAnswer(store, binding, open.clock.now());
   if (!present.ok) return present;
@@ -216,7 +216,7 @@ async function answerTo(
   if (!row.ok) return row;
   const answer = answerIn(row.output);
   if (!answer) return ok({ answer: 'pending', approval: row.output.id });
-  // Used before the effect, exactly once.
+  // The approval is used exactly once, before the effect.
   const used = answer.answer === 'approved' ? await store.use(row.output.id, binding) : ok(null);
   return used.ok ? ok(answer) : used;
 }

@@ -1,6 +1,6 @@
-// How a package adds itself to a runtime. Core knows this interface and no package behind it. An
-// extension is data and functions that return objects. Registration does no I/O and starts nothing:
-// each function loads its own code with `import()` when a call needs it.
+// Defines how a package adds itself to a runtime. Core uses this interface and imports no such package. An
+// extension is data and functions that return objects. Registration does no I/O and starts no process: each
+// function loads its own code with `import()` when a call needs it.
 import type { Clock, Outcome } from '../base/index.ts';
 import type { ModelPort, RunObserver, ScriptPort } from '../harness/index.ts';
 import type { Kind, Primitive } from '../kernel/index.ts';
@@ -12,12 +12,12 @@ export interface Extension {
   /** A unique name, which error messages use. */
   readonly name: string;
   /**
-   * Primitives for the ends of tool chains. Called once per project, before the library is read, so
-   * `rooms()` may be called inside `run` but not during registration. Two extensions that return the same
-   * primitive name are an error (`config_invalid`).
+   * Returns primitives for the ends of tool chains. It is called once per project, before the library is read,
+   * so only `run` may call `rooms()`. Two extensions that return the same primitive name are an error
+   * (`config_invalid`).
    */
   primitives?(rooms: () => RuntimeContext): readonly Primitive[];
-  /** Item kinds that `execute` accepts besides directive, tool and knowledge. */
+  /** Returns item kinds that `execute` accepts besides directive, tool and knowledge. */
   kinds?(rooms: () => RuntimeContext): readonly Kind[];
   /**
    * Runs scripts of directives and hooks. At most one extension provides it. Without it a directive with
@@ -27,11 +27,11 @@ export interface Extension {
   /** Store drivers by URL scheme, with the colon: `postgres:`. */
   readonly stores?: Readonly<Record<string, StoreDriver>>;
   /**
-   * Wraps the model port, for example to share rate limits between machines. Wrappers run in registration
+   * Wraps the model port, for example to share rate limits between machines. Wrappers apply in registration
    * order.
    */
   model?(rooms: RuntimeContext, store: Store, model: ModelPort): ModelPort;
-  /** Called once when the runtime closes, after all threads have stopped. */
+  /** The runtime calls it once when it closes, after all threads have stopped. */
   close?(rooms: RuntimeContext): Promise<void>;
 }
 
@@ -42,20 +42,20 @@ export interface ExtendedOptions extends RuntimeOptions {
 
 export interface StoreOptions {
   readonly clock: Clock;
-  /** Proves that the registry belongs to this user, and decrypts its sealed values. */
+  /** Key that proves that the registry belongs to this user, and that decrypts its sealed values. */
   readonly identity: Uint8Array;
 }
 
 /** A registry that is not a file of the project. */
 export interface StoreDriver {
-  /** Returns the address without its password, or `invalid_input`. Opens no connection. */
+  /** Returns the address without its password. Fails with `invalid_input`. Opens no connection. */
   describe(address: string): Promise<Outcome<string>>;
   open(address: string, options: StoreOptions): Promise<Outcome<Store>>;
-  /** Creates the tables, or brings them to the form of this version. */
+  /** Creates the tables, or updates them to this version. */
   migrate(address: string, options: StoreOptions): Promise<Outcome<{ from: number; to: number }>>;
   /** Invalidates all leases after a restore from a backup. */
   restored(address: string, options: StoreOptions): Promise<Outcome<RestoredStore>>;
-  /** Threads of a shared store: runs are queued and a worker executes them. */
+  /** Returns the threads of a shared store: a run is queued, and a worker executes it. */
   threads(local: Threads, observer: ThreadObserver, identity: ProjectIdentity): Promise<Threads>;
 }
 
@@ -70,13 +70,13 @@ export interface RestoredStore {
   readonly until: number;
 }
 
-/** How machines that share a store name this project, and the digest of its items. */
+/** Id of this project in a store that machines share, and the digest of its items. */
 export interface ProjectIdentity {
   readonly project: string;
   readonly items: string;
 }
 
-/** Receives events and text of threads that run here; `onQueued` when a run was queued instead. */
+/** Receives events and text of threads that run in this process. `onQueued`: a run was queued instead. */
 export interface ThreadObserver extends RunObserver {
   onQueued?(thread: string): void;
 }

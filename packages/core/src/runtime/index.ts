@@ -1,5 +1,5 @@
-// Opens a project: connects the folders of core with one another, and adds the extensions. Opening a
-// runtime runs nothing: no code of the project, no probe, no connection.
+// Opens a project: it connects the folders of core with one another and adds the extensions. It runs no code
+// of the project, makes no probe and opens no connection.
 import { type Outcome, ok, systemRandom } from '../base/index.ts';
 import type { HarnessPorts } from '../harness/index.ts';
 import { createItemRoots, createLibrary, KINDS, type Library } from '../items/index.ts';
@@ -30,7 +30,7 @@ import {
   type ThreadServices,
 } from './threads.ts';
 
-/** Opens a project and runs nothing of it. Problems of the project appear where it is used. */
+/** Opens a project and runs no code of it. Problems of the project appear when it is used. */
 export async function createRuntime(options: ExtendedOptions = {}): Promise<Outcome<Runtime>> {
   const opened = await wireRuntime(options);
   return opened.ok ? ok(opened.output.runtime) : opened;
@@ -137,7 +137,7 @@ async function wireRuntime(
     sandbox: () => open.sandbox(),
     caller: (call = {}) => callerOf(open, call),
     async call(verb, request, call = {}) {
-      // Labelled values come only from programs that have some; JSON cannot declare labels.
+      // Only programs have labelled values. JSON cannot declare labels, so `values` is dropped.
       const { values: _values, ...plain } = request;
       const idempotencyKey = Buffer.from(systemRandom(18)).toString('base64url');
       const caller = { ...callerOf(open, call), idempotencyKey };
@@ -145,8 +145,8 @@ async function wireRuntime(
       return answer.ok ? ok(answer.output.data) : answer;
     },
     instructions() {
-      const found = library.find('knowledge', 'system/universal_prompt', 'bundle');
-      return found.ok ? found.output.text.trim() : '';
+      const item = library.find('knowledge', 'system/universal_prompt', 'bundle');
+      return item.ok ? item.output.text.trim() : '';
     },
     mayRun: (request) => checkRun(rooms, request),
     plain: (request, signal) => runPlain(rooms, request, signal),

@@ -45,7 +45,7 @@ import { type AskPerson, askOutside } from './ask-person.ts';
 import { hostGate, type OpenProject, processPorts, recordsFolder } from './open-project.ts';
 import { projectId } from './project-identity.ts';
 
-const NOBODY_COUNTS = fail('permission_denied', 'no thread here counts the uses of an approval');
+const NO_REGISTRY = fail('permission_denied', 'without a registry an approval cannot be used');
 
 export interface CallOptions {
   /** Surface of the call. Default: `library`. */
@@ -54,9 +54,9 @@ export interface CallOptions {
   signal?: AbortSignal;
   /** True if the caller may only read. */
   isViewer?: boolean;
-  /** The client's names of threads. Absent: the client can name no thread. */
+  /** Names of threads for the client. Absent: the client cannot name a thread. */
   handles?: Handles;
-  /** Receives the output of a tool's process as it comes. Must not throw. */
+  /** Receives the output of a tool's process as it arrives. It must not throw. */
   onOutput?: (text: string) => void;
   /** Asks a present person if a guard, a rule or a tier requires an approval. */
   person?: AskPerson;
@@ -125,7 +125,7 @@ export function createVerify(
   return (auth, thread) => {
     const { catalog } = library.capabilities();
     const { policy } = policies.current();
-    // Verified tokens are cached inside. New ceilings or capabilities start a new cache.
+    // A verifier caches verified tokens, so new ceilings or capabilities need a new verifier.
     if (cached?.catalog !== catalog || cached.policy !== policy) {
       const root = keys.tokenKey();
       if (!root.ok) return root;
@@ -138,7 +138,7 @@ export function createVerify(
         ceilings: policy.ceilings(),
         isRevoked: (thread) => source.registry?.standing(thread) === 'revoked',
         isKnownThread: (thread) => (source.registry?.standing(thread) ?? 'good') === 'good',
-        useApproval: (use) => source.registry?.useApproval(use) ?? NOBODY_COUNTS,
+        useApproval: (use) => source.registry?.useApproval(use) ?? NO_REGISTRY,
       });
       cached = { catalog, policy, verifier };
     }
@@ -154,9 +154,9 @@ export function sharedVerify(open: OpenProject, library: Library): TokenVerifier
 const READY = ok(null);
 
 const WHY_KEPT =
-  'is where the runtime keeps its records; threads are read with `threads/read_transcript`, and what was done is in the audit';
+  'contains records of the runtime; read threads with `threads/read_transcript`, and past actions in the audit';
 
-/** Returns the folders of a project that no right over files reaches. */
+/** Returns the folders of a project that no file capability covers. */
 export const closedPlaces = ({ project, home }: Pick<OpenProject, 'project' | 'home'>) => ({
   project,
   home,
@@ -225,7 +225,7 @@ function sharedLines(open: OpenProject): SharedLines {
     const fleet = store?.output.fleet;
     return fleet
       ? await work(fleet, id.output.id)
-      : fail('internal_error', 'this store keeps no labels of files');
+      : fail('internal_error', 'this store cannot store labels of files');
   }
   return {
     read: (after) => ask((fleet, project) => fleet.labelRows(project, after)),
@@ -233,7 +233,7 @@ function sharedLines(open: OpenProject): SharedLines {
   };
 }
 
-/** Returns the label records of the project's files: in a file beside it, or in the shared store. */
+/** Returns the label records of the files of a project, from a file beside it or from the shared store. */
 export function labelRecords(open: OpenProject): LabelRecords {
   const file = join(recordsFolder(open.project, open.home), 'labels.jsonl');
   if (open.shared.address === undefined) return createLabelRecords(file, open.project);
@@ -276,7 +276,7 @@ export function createVerbs(
         const { helpSignal } = await import('../harness/index.ts');
         return await helpSignal(running.thread, signal);
       }
-      const message = 'a signal needs a thread, but no thread makes this call';
+      const message = 'the signal has no thread, because no thread makes this call';
       return ok({ action: signal.action, delivered: false, message });
     },
     copies: {

@@ -1,5 +1,5 @@
-// The parts of an opened project: folders, policies, keys, records, and network rights. They are created
-// once from the options. Opening reads files and runs nothing.
+// Creates the parts of an opened project from its options: folders, policies, keys, records, and network
+// rights. It reads files and runs no code of the project.
 import { hash } from 'node:crypto';
 import { existsSync, realpathSync } from 'node:fs';
 import { homedir } from 'node:os';
@@ -106,8 +106,8 @@ export function findProject(start: string, home: string, signs: readonly string[
 }
 
 /**
- * Policies from the operator to the project; a lower level can only narrow. The variable comes from the
- * process's environment, so it adds a policy and never removes the machine's.
+ * Returns policy files from the operator to the project. A lower level can only narrow the rights. The variable
+ * comes from the environment of the process, so it adds a policy and never removes the one of the machine.
  */
 const policyPlaces = (project: string, home: string, cwd: string, env: Env): PolicyPlace[] => [
   { level: 'operator', file: '/etc/kernmantle/policy.yaml' },
@@ -130,7 +130,7 @@ export function recordsFolder(project: string, home: string): string {
   return isOwn && !isHeldFolder(items) ? items : home;
 }
 
-/** Hosts of a provider's base URL are reachable although they may be private. */
+/** Returns the hosts of base URLs of providers. They are reachable even if they are private. */
 function providerHosts(env: Env): ReadonlySet<string> {
   const urls = Object.entries(env).filter(([name]) => /^[A-Z]+_BASE_URL$/.test(name));
   return new Set(urls.flatMap(([, url]) => (url && URL.canParse(url) ? [hostAndPort(url)] : [])));
@@ -173,10 +173,10 @@ export interface OpenProject {
   keys: KeyFolder;
   catalogs: Catalogs;
   audit: Audit;
-  /** Filled after the library exists, because each of the two needs the other. */
+  /** Primitives by name. They are added after the library is created, because each of the two needs the other. */
   primitives: Map<string, Primitive>;
   sandbox(): Promise<SandboxReport>;
-  /** The threads that this process runs. Absent before the first one. */
+  /** Threads that this process runs. Absent before the first thread. */
   live?: LiveThreads;
   /** Parts that the embedding program replaces. */
   own: Pick<RuntimeOptions, 'runners' | 'openStore' | 'login' | 'tenant' | 'standIn'> & {
@@ -187,7 +187,7 @@ export interface OpenProject {
   others: { readonly known: Map<string, Promise<Outcome<OtherProject>>>; readonly open: OpenOther };
   /** Opens the registry and creates a missing one. */
   store?: () => Promise<Outcome<Store>>;
-  /** State that machines share. All but the address is opened on demand. */
+  /** State that machines share. Only the address is set from the start. */
   shared: {
     /** Address of the store's server, which may contain a password. Absent: a file of the project. */
     readonly address?: string;
@@ -197,7 +197,7 @@ export interface OpenProject {
   registry?: Registry;
   /** One verifier with one cache for all callers. */
   verify?: TokenVerifier['verify'];
-  /** Masks a thread's known secrets in a text. */
+  /** Masks the secrets of a thread in a text. */
   mask?: (thread: string, text: string) => string;
 }
 
@@ -215,9 +215,9 @@ export interface RuntimeContext {
 /** The state of threads, for every use of a capability token. */
 export interface Registry extends Required<Pick<TokenVerifierPorts, 'useApproval'>> {
   /**
-   * `revoked`: the thread and its descendants were ended, or are being ended. `ended`: its own token
-   * does not count, those of its running children do. It reads nothing: commits report the state of
-   * threads here, and `learn` has read the others.
+   * `revoked`: the thread and its descendants were ended, or are being ended. `ended`: its own token is invalid,
+   * and those of its running children are valid. It does no I/O: commits report the state of threads of this
+   * process, and `learn` has read the others.
    */
   standing(thread: string): 'good' | 'ended' | 'revoked' | 'unknown';
   /** Reads the state of a thread that runs elsewhere. */
@@ -231,7 +231,7 @@ export interface HostProject {
   live: LiveThreads;
 }
 
-/** Both policies apply, and each can only narrow. */
+/** Returns the policy of the host project. It applies in addition, and can only narrow the rights. */
 const policyOf = (host: HostProject | undefined): PolicyPlace[] =>
   host ? [{ level: 'project', file: join(host.project, '.ai', 'policy.yaml') }] : [];
 
@@ -256,9 +256,9 @@ export function openProject(
 ): Outcome<OpenProject> {
   const { cwd = process.cwd(), env = process.env, clock = systemClock } = options;
   const home = resolve(env.KERNMANTLE_HOME ?? join(env.HOME ?? homedir(), '.ai'));
-  const wanted = resolve(cwd, options.project ?? findProject(cwd, home, ['.ai']));
-  if (!existsSync(wanted)) return fail('not_found', `project folder \`${wanted}\` not found`);
-  const project = realpathSync(wanted);
+  const folder = resolve(cwd, options.project ?? findProject(cwd, home, ['.ai']));
+  if (!existsSync(folder)) return fail('not_found', `project folder \`${folder}\` not found`);
+  const project = realpathSync(folder);
   const chosen = chooseStore(options, env, home);
   if (!chosen.ok) return chosen;
   const { address, from, tenant } = chosen.output;
@@ -352,7 +352,7 @@ export async function processPorts(open: OpenProject): Promise<ProcessPorts> {
   };
 }
 
-/** Returns hosts of the providers in the user's own models.yaml. A project's file does not count. */
+/** Returns hosts of the providers in the user's own models.yaml. The file of a project is ignored. */
 function ownProviderHosts(library: Pick<Library, 'config'>): string[] {
   const own = library.config('models').layers.filter(({ source }) => source === 'user');
   return own.flatMap(({ value }) => {
@@ -367,8 +367,8 @@ function ownProviderHosts(library: Pick<Library, 'config'>): string[] {
 export function hostGate({ env, policies }: OpenProject, library: Pick<Library, 'config'>) {
   const granted = providerHosts(env);
   return (host: string, _address: string, port: number): boolean => {
-    const place = `${host}:${port}`;
-    if (policies.current().policy.isHostAllowed(host) || granted.has(place)) return true;
-    return ownProviderHosts(library).includes(place);
+    const address = `${host}:${port}`;
+    if (policies.current().policy.isHostAllowed(host) || granted.has(address)) return true;
+    return ownProviderHosts(library).includes(address);
   };
 }

@@ -1,5 +1,5 @@
-// The identity of a project in a shared store: its id, and the digest of its items. A thread's row
-// contains both, and a worker compares them.
+// Computes the identity of a project in a shared store: its id, and the digest of its items. The row of a
+// thread contains both, and a worker compares them.
 import { join } from 'node:path';
 import { fail, type Outcome, ok } from '../base/index.ts';
 import { createItemRoots, createItemsDigest, readProjectFile } from '../items/index.ts';
@@ -10,18 +10,18 @@ type Identified = Pick<OpenProject, 'project' | 'home' | 'clock' | 'own'>;
 /** Digest functions by project, which cache the state of the last call. */
 const digests = new WeakMap<Identified, () => Outcome<string>>();
 
-/** Returns the stable id of a project. Fails with a remedy if it has none. */
+/** Returns the stable id of a project. Fails with `project_unnamed` or `config_invalid`. */
 export function projectId(project: string): Outcome<{ id: string; isSticky: boolean }> {
   const { id, isSticky, diagnostics, file } = readProjectFile(join(project, '.ai'));
   if (id !== undefined) return ok({ id, isSticky });
   const [wrong] = diagnostics;
   const message = wrong
     ? `the id of the project cannot be read: \`${file}\`, line ${wrong.line}: ${wrong.message}`
-    : `the project \`${project}\` has no id, which a store on a server needs; \`init --id\` makes one in \`${file}\`: keep it with the project`;
+    : `project \`${project}\` has no id, which a shared store requires; run \`init --id\` and keep \`${file}\` with the project`;
   return fail(wrong ? 'config_invalid' : 'project_unnamed', message, { file });
 }
 
-/** Returns the id and the present items, and the tenant of this program's threads. */
+/** Returns the id, the digest of the present items, and the tenant of the threads of this program. */
 export function identify(
   open: Identified,
 ): Outcome<{ project: string; items: string; tenant?: string }> {
@@ -44,7 +44,7 @@ export interface ServedItems {
   readonly isSticky: boolean;
 }
 
-/** Returns the present identity. Fails if the project's id is invalid. */
+/** Returns the present identity. Fails with `project_unnamed` or `config_invalid`. */
 export function servedItems(open: Identified): Outcome<ServedItems> {
   const [named, identity] = [projectId(open.project), identify(open)];
   if (!named.ok) return named;

@@ -32,27 +32,27 @@ const WRONG: readonly [string, readonly Extension[], string][] = [
   [
     'one name twice',
     [{ name: 'a' }, { name: 'a' }],
-    'the extension `a` is provided by `a` and by `a`; leave one of them out',
+    'the extension `a` is provided by `a` and by `a`; remove one of them',
   ],
   [
     'one primitive in two extensions',
     [brings('a', 'x'), brings('b', 'y', 'x')],
-    'the primitive `x` is provided by `a` and by `b`; leave one of them out',
+    'the primitive `x` is provided by `a` and by `b`; remove one of them',
   ],
   [
     'one primitive twice in one extension',
     [brings('a', 'x', 'x')],
-    'the primitive `x` is provided by `a` and by `a`; leave one of them out',
+    'the primitive `x` is provided by `a` and by `a`; remove one of them',
   ],
   [
     'a primitive of core',
     [brings('a', 'function')],
-    'the primitive `function` is provided by `core` and by `a`; leave one of them out',
+    'the primitive `function` is provided by `core` and by `a`; remove one of them',
   ],
   [
     'a kind of core',
     [{ name: 'a', kinds: () => [kind('thread')] }],
-    'the kind `thread` is provided by `core` and by `a`; leave one of them out',
+    'the kind `thread` is provided by `core` and by `a`; remove one of them',
   ],
   [
     'two script ports',
@@ -60,7 +60,7 @@ const WRONG: readonly [string, readonly Extension[], string][] = [
       { name: 'a', script: () => port },
       { name: 'b', script: () => port },
     ],
-    'the script port is provided by `a` and by `b`; leave one of them out',
+    'the script port is provided by `a` and by `b`; remove one of them',
   ],
   [
     'two drivers for one scheme',
@@ -68,7 +68,7 @@ const WRONG: readonly [string, readonly Extension[], string][] = [
       { name: 'a', stores: { 'x:': driver } },
       { name: 'b', stores: { 'x:': driver } },
     ],
-    'the driver for `x:` is provided by `a` and by `b`; leave one of them out',
+    'the driver for `x:` is provided by `a` and by `b`; remove one of them',
   ],
   [
     'a driver for no scheme',

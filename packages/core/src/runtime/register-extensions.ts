@@ -22,7 +22,7 @@ interface RegisteredExtensions {
 
 const SCHEME = /^[a-z][a-z0-9+.-]*:$/;
 
-/** Records which extension provides what. The second provider of the same thing fails. */
+/** Records the provider of each part. A second provider of the same part fails with `config_invalid`. */
 function createClaims() {
   const owners = new Map<string, string>();
   return (owner: string, what: string): Outcome<null> => {
@@ -31,14 +31,14 @@ function createClaims() {
       owners.set(what, owner);
       return ok(null);
     }
-    const message = `${what} is provided by \`${other}\` and by \`${owner}\`; leave one of them out`;
+    const message = `${what} is provided by \`${other}\` and by \`${owner}\`; remove one of them`;
     return fail('config_invalid', message);
   };
 }
 
 type Claim = ReturnType<typeof createClaims>;
 
-/** Claims everything that one extension provides, so that registration can stop at the first conflict. */
+/** Claims all parts of one extension. Registration stops at the first conflict. */
 function claimAll(
   extension: Extension,
   primitives: readonly Primitive[],
@@ -74,7 +74,7 @@ function withoutScripts(): ScriptPort {
   );
 }
 
-/** `own`: names of what core provides itself. Fails with `config_invalid`; no extension is called after that. */
+/** Registers all extensions. `own`: primitives and kinds of core. Fails with `config_invalid`. */
 export function registerExtensions(
   extensions: readonly Extension[],
   rooms: () => RuntimeContext,

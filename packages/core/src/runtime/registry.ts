@@ -1,5 +1,5 @@
-// A registry on a server before anything is read: its driver, and the state of its tables. The address
-// stays in this file and in the driver, because it may contain a password.
+// Finds the driver of a registry on a server, and updates its tables. The address stays in this file and in
+// the driver, because it may contain a password.
 import { fail, type Outcome, ok } from '../base/index.ts';
 import type { Store } from '../store/index.ts';
 import type { RestoredStore, StoreDriver, StoreOptions } from './extension.ts';
@@ -8,11 +8,11 @@ import { hasRegistry, openRegistry, registryKey } from './threads.ts';
 
 /** Administration of a registry on a server. A file needs none, because it is updated when it is opened. */
 export interface RegistryAdmin {
-  /** Address of its server, without its password. Undefined: it is a file of the project. */
+  /** Address of the server, without its password. Absent: the registry is a file of the project. */
   readonly place?: string;
-  /** Returns false before the first thread has created the file, so that there is nothing to read. */
+  /** Returns false until the first thread has created the file. */
   isThere(): boolean;
-  /** Creates its tables, or updates them to this version. Run it once before new programs start. */
+  /** Creates the tables, or updates them to this version. Run it once before new programs start. */
   migrate(): Promise<Outcome<{ from: number; to: number }>>;
   /** Marks a restore from a backup. Run it once before any worker starts. */
   restored(): Promise<Outcome<RestoredStore>>;
@@ -31,7 +31,7 @@ interface StoreServer {
 
 /**
  * Finds the driver by the scheme of the address. Returns undefined if the registry is a file, or if the
- * program opens it. Fails with `config_invalid` if no driver takes the address; connects to nothing.
+ * program opens it. Fails with `config_invalid` if no driver accepts the address. Opens no connection.
  */
 export async function findServer(
   { shared: { address }, own }: OpenProject,
@@ -58,7 +58,7 @@ async function onServer<T>(
   work: (server: StoreServer, options: StoreOptions) => Promise<Outcome<T>>,
 ): Promise<Outcome<T>> {
   if (!server) {
-    return fail('invalid_input', 'no store on a server is named', { missing: 'store' });
+    return fail('invalid_input', 'no store address; use `--store`', { missing: 'store' });
   }
   const identity = registryKey(open);
   if (!identity.ok) return identity;

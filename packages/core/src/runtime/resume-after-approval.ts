@@ -1,11 +1,11 @@
-// Resumes parked threads after their approval request was answered, in a process that stays (the page, an MCP
-// server), whichever process started the thread. INVARIANT: a thread is only ever resumed after an answer that
-// is newer than its parking, and only without an owner of its lease. A person resumes interrupted threads.
+// Resumes parked threads after the answer to their approval request, in a process that keeps running (the page or
+// an MCP server). Any process can have started the thread. INVARIANT: a thread is never resumed before an answer
+// that is newer than its parking, and never while its lease has an owner. A person resumes interrupted threads.
 import { createRecent, fail, type Outcome, ok } from '../base/index.ts';
 import type { Approval, Store, ThreadSummary } from '../store/index.ts';
 import type { Threads } from './threads.ts';
 
-interface GoOnPorts {
+interface ResumePorts {
   /** Fails if the registry does not exist yet. */
   store(): Promise<Outcome<Store>>;
   resumeAnywhere(id: string): Promise<Outcome<unknown>>;
@@ -15,30 +15,30 @@ interface GoOnPorts {
   onError(error: Error): void;
 }
 
-interface GoingOn {
-  /** Checks at once, because an answer was just given. */
+interface AnswerWatch {
+  /** Checks at once, for a caller that has just stored an answer. */
   look(): void;
-  /** Stops resuming threads. Resumed ones continue. */
+  /** Stops the checks. Resumed threads continue. */
   close(): Promise<void>;
 }
 
 const POLL_MS = 500;
-/** Time for the terminal that asked to resume its own thread. */
+/** Time in which the terminal that asked can resume its own thread. */
 const GRACE_MS = 2000;
 const MAX_OPEN = 1000;
 
 const WAITS = ['waiting', 'needs_input'] as const;
 
-/** Returns parked threads without an owner. The thread of a hook is resumed by the one that it serves. */
-async function restingThreads(store: Store, now: number): Promise<Outcome<ThreadSummary[]>> {
+/** Returns parked threads without an owner. A thread resumes the threads of its hooks. */
+async function parkedThreads(store: Store, now: number): Promise<Outcome<ThreadSummary[]>> {
   const { allThreads } = await import('../store/index.ts');
-  const found = await allThreads(store, { status: WAITS, kind: 'thread' });
-  return found.ok ? ok(found.output.filter(({ lease_until = 0 }) => lease_until <= now)) : found;
+  const result = await allThreads(store, { status: WAITS, kind: 'thread' });
+  return result.ok ? ok(result.output.filter(({ lease_until = 0 }) => lease_until <= now)) : result;
 }
 
 /**
- * Returns when the request was answered, while this process watched or since the parking. Undefined: it
- * was not. An expired request counts as answered if this process saw it pending.
+ * Returns the time of the last answer since the parking, or since this process saw the request pending.
+ * Undefined: no answer. An expired request counts as answered if this process saw it pending.
  */
 function answeredAt(
   { updated }: ThreadSummary,
@@ -52,28 +52,28 @@ function answeredAt(
   return times.length === 0 ? undefined : Math.max(...times);
 }
 
-export function resumeAfterApprovals(ports: GoOnPorts): GoingOn {
+export function resumeAfterApprovals(ports: ResumePorts): AnswerWatch {
   let open = new Set<string>();
   /** Requests that were answered or expired while this process watched. */
   const decided = createRecent<string, true>(MAX_OPEN);
   /** Sequence number of each thread at its last check. */
-  const looked = createRecent<string, number>(MAX_OPEN);
+  const checked = createRecent<string, number>(MAX_OPEN);
   /** The answer after which each thread was resumed, so that one answer resumes it once. */
-  const obeyed = createRecent<string, number>(MAX_OPEN);
+  const handled = createRecent<string, number>(MAX_OPEN);
   let [timer, isClosed]: [NodeJS.Timeout | undefined, boolean] = [undefined, false];
-  let [under, again]: [Promise<void> | undefined, boolean] = [undefined, false];
+  let [running, again]: [Promise<void> | undefined, boolean] = [undefined, false];
 
-  async function takeUp(store: Store, row: ThreadSummary): Promise<'later' | 'done'> {
+  async function resumeIfAnswered(store: Store, row: ThreadSummary): Promise<'later' | 'done'> {
     const found = await store.approvals({ thread: row.id, limit: MAX_OPEN });
     const hasSeen = (id: string): boolean => decided.get(id) === true;
     const at = found.ok ? answeredAt(row, found.output, hasSeen) : undefined;
-    if (at === undefined || obeyed.get(row.id) === at) return 'done';
+    if (at === undefined || handled.get(row.id) === at) return 'done';
     if (!ports.isOwn(row.id) && ports.now() < at + GRACE_MS) return 'later';
-    obeyed.set(row.id, at);
-    void ports.resumeAnywhere(row.id).then((done) => {
-      // Another process was faster, which is fine.
-      if (done.ok || done.error.code === 'lease_held') return;
-      ports.onError(new Error(`thread \`${row.id}\` cannot go on: ${done.error.detail.message}`));
+    handled.set(row.id, at);
+    void ports.resumeAnywhere(row.id).then((run) => {
+      // `lease_held`: another process has resumed the thread.
+      if (run.ok || run.error.code === 'lease_held') return;
+      ports.onError(new Error(`thread \`${row.id}\` cannot resume: ${run.error.detail.message}`));
     });
     return 'done';
   }
@@ -84,36 +84,36 @@ export function resumeAfterApprovals(ports: GoOnPorts): GoingOn {
     const store = opened.output;
     // In a shared store an answer queues the thread, and a worker resumes it.
     if (store.fleet) return;
-    const found = await restingThreads(store, ports.now());
-    // If they cannot be read now, the next check reads them again.
-    if (!found.ok || found.output.length === 0) return;
-    const rows = found.output;
+    const parked = await parkedThreads(store, ports.now());
+    // After a failed read, the next check reads the threads again.
+    if (!parked.ok || parked.output.length === 0) return;
+    const rows = parked.output;
     const pending = await store.approvals({ state: 'pending', limit: MAX_OPEN });
     if (!pending.ok) return;
     const now = new Set(pending.output.map(({ id }) => id));
-    const gone = [...open].filter((id) => !now.has(id));
-    for (const id of gone) decided.set(id, true);
+    const answers = [...open].filter((id) => !now.has(id));
+    for (const id of answers) decided.set(id, true);
     open = now;
     for (const row of rows) {
       if (isClosed) return;
       // Each parked thread is checked once, and all of them after an answer.
-      if (gone.length === 0 && looked.get(row.id) === row.seq) continue;
-      const isDone = (await takeUp(store, row)) === 'done';
-      looked.set(row.id, isDone ? row.seq : -1);
+      if (answers.length === 0 && checked.get(row.id) === row.seq) continue;
+      const isDone = (await resumeIfAnswered(store, row)) === 'done';
+      checked.set(row.id, isDone ? row.seq : -1);
     }
   }
 
   function look(): void {
     if (isClosed) return;
-    if (under) {
+    if (running) {
       again = true;
       return;
     }
     clearTimeout(timer);
-    under = lookOnce()
+    running = lookOnce()
       .catch((error: unknown) => ports.onError(error as Error))
       .then(() => {
-        under = undefined;
+        running = undefined;
         if (isClosed) return;
         if (again) {
           again = false;
@@ -127,12 +127,12 @@ export function resumeAfterApprovals(ports: GoOnPorts): GoingOn {
     async close() {
       isClosed = true;
       clearTimeout(timer);
-      await under;
+      await running;
     },
   };
 }
 
-/** The same for a server without threads of its own, until the signal aborts. */
+/** Does the same for a server without its own threads. The signal aborts the resumed threads. */
 export function resumeInProcess(
   runtime: {
     readonly registry: { isThere(): boolean };
@@ -143,7 +143,7 @@ export function resumeInProcess(
 ): { close(): Promise<void> } {
   return resumeAfterApprovals({
     async store() {
-      if (!runtime.registry.isThere()) return fail('not_found', 'no thread has run here yet');
+      if (!runtime.registry.isThere()) return fail('not_found', 'this project has no registry yet');
       const threads = await runtime.threads();
       return threads.ok ? { ok: true, output: threads.output.store } : threads;
     },

@@ -20,7 +20,7 @@ export async function pruneThreads(
 }
 
 const DAY_MS = 24 * 60 * 60 * 1000;
-/** The number is so low that no run waits for it. The next run removes more. */
+/** Maximum number of removed trees, so that a run starts without delay. The next run removes more. */
 const TREES_A_RUN = 20;
 
 /** Threads of one runtime, to which the retention rule is applied once. */
@@ -38,7 +38,7 @@ export async function retain(threads: Retained): Promise<void> {
   const { days, keep_failed = false } = open.policies.current().policy.retention;
   if (threads.hasRetained || open.host || days === undefined) return;
   threads.hasRetained = true;
-  // Other projects that share the store have policies of their own.
+  // Other projects that share the store have their own policies.
   const own = store.fleet ? identify(open) : undefined;
   if (own && !own.ok) return;
   const before = open.clock.now() - days * DAY_MS;

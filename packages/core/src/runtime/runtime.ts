@@ -21,7 +21,7 @@ export interface Runtime {
   readonly home: string;
   readonly library: Library;
   readonly kernel: Kernel;
-  /** Returns the policies in force, and the problems of their files. A file with errors refuses everything. */
+  /** Returns the policies in force, and the problems of their files. A file with errors allows no action. */
   policies(): PolicyState;
   readonly keys: KeyFolder;
   readonly trustStore: TrustStore;
@@ -46,6 +46,6 @@ export interface Runtime {
   threads(live?: ThreadObserver): Promise<Outcome<Threads>>;
   /** Returns the project's identity in a shared store. Fails with `project_unnamed`. */
   served(): Outcome<ServedItems>;
-  /** Ends watches. Nothing of the runtime stays open. */
+  /** Ends all watches and closes the parts of the runtime. */
   close(): Promise<void>;
 }

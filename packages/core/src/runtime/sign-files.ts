@@ -1,4 +1,4 @@
-// Actions of a person on keys, trust and files. Each one writes a row of the audit.
+// Signs files for a person, and writes the audit rows of a person's actions on keys, trust and files.
 import { relative } from 'node:path';
 import { type Outcome, ok, systemClock } from '../base/index.ts';
 import { type SignedFile, signItem } from '../items/index.ts';
@@ -10,15 +10,15 @@ import { type Actor, personAuditRow } from './thread-signals.ts';
 export function noted<T>(
   { audit }: Runtime,
   row: ReturnType<typeof personAuditRow>,
-  done: Outcome<T>,
+  outcome: Outcome<T>,
 ): Outcome<T> {
-  const failed = done.ok ? undefined : done.error;
+  const failed = outcome.ok ? undefined : outcome.error;
   const reason = failed ? `${failed.code}: ${failed.detail.message}` : row.reason;
   const written = audit.write({ ...row, decision: failed ? 'failed' : 'allowed', reason });
-  return done.ok && !written.ok ? written : done;
+  return outcome.ok && !written.ok ? written : outcome;
 }
 
-/** Signs one file after the other. The first failure ends it, and earlier files stay signed. */
+/** Signs one file after the other. It stops at the first failure, and earlier files stay signed. */
 export function signFiles(
   runtime: Runtime,
   files: readonly string[],
@@ -29,11 +29,11 @@ export function signFiles(
   const signed: SignedFile[] = [];
   for (const file of files) {
     const row = personAuditRow(by, 'sign', relative(runtime.project, file));
-    const tried = signItem(file, key.output, systemClock, runtime.library.roots());
-    const done = noted(runtime, row, tried);
+    const attempt = signItem(file, key.output, systemClock, runtime.library.roots());
+    const outcome = noted(runtime, row, attempt);
     runtime.library.noteChange();
-    if (!done.ok) return done;
-    signed.push(done.output);
+    if (!outcome.ok) return outcome;
+    signed.push(outcome.output);
   }
   return ok(signed);
 }

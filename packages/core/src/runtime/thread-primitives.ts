@@ -1,10 +1,10 @@
-// The primitives `thread` and `reader` and the item kinds of threads. The harness is loaded by the first call.
+// Creates the primitives `thread` and `reader` and the item kinds of threads. The first call loads the harness.
 import { anything, fillableText, flag, type Outcome, oneOf, record, text } from '../base/index.ts';
 import type { HarnessPorts, ThreadAction, ThreadFunction } from '../harness/index.ts';
 import type { Kind, Primitive } from '../kernel/index.ts';
 import type { OpenProject } from './open-project.ts';
 
-/** The names of the harness's tables. The types keep both lists equal, and the harness is not loaded here. */
+/** Names of the actions of the harness. The compiler checks both lists, so the harness is not loaded here. */
 const THREAD_ACTIONS: Readonly<Record<ThreadAction, true>> = {
   status: true,
   wait: true,

@@ -1,5 +1,5 @@
-// Signals of a person or a program to a thread, from any process. A thread without a lease cannot handle
-// them: its signals are stored, and its end is written here.
+// Sends signals of a person or a program to a thread, from any process. A thread without a lease cannot handle
+// them, so the store keeps its signals, and this process writes its end.
 import { hash } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { userInfo } from 'node:os';
@@ -63,9 +63,9 @@ export const personAuditRow = (
   reason,
 });
 
-/** Writes an audit row for a failed request too. */
-async function auditFailure<T>(store: Store, row: AuditEntry, done: Promise<Outcome<T>>) {
-  const outcome = await done;
+/** Writes an audit row if the request failed. A successful request writes its own row. */
+async function auditFailure<T>(store: Store, row: AuditEntry, request: Promise<Outcome<T>>) {
+  const outcome = await request;
   if (outcome.ok) return outcome;
   const { code, detail } = outcome.error;
   await store.audit([{ ...row, decision: 'failed', reason: `${code}: ${detail.message}` }]);
@@ -155,8 +155,8 @@ const isAttended = ({ lease_until }: ThreadRow, now: number): boolean => (lease_
 const PATIENCE_MS = { terminate: 1000, kill: 5000 };
 
 /**
- * Signals the whole tree, from the top. Running threads end themselves; the others are ended here,
- * children first.
+ * Signals the whole tree, from the top. Running threads end themselves. This process ends the others, children
+ * first.
  */
 export function endThread(
   store: Store,
@@ -191,7 +191,7 @@ async function endBy(
   const below = all.output.filter((one) => one.id !== id && !isEnded(one.status));
   const tree = [row.output, ...below.toSorted((a, b) => a.depth - b.depth)];
   const payload = audit.reason === '' ? {} : { reason: audit.reason };
-  // From the top, because a parent would continue after the end of its children.
+  // The root is first, because a parent would continue after the end of its children.
   for (const { id: thread } of tree) {
     const signal = { thread, kind, payload, key: signalKey(), by };
     await store.signal(signal, thread === id ? audit : undefined);
@@ -205,7 +205,7 @@ async function endBy(
   const finished = await waitForEnd(store, id, AbortSignal.timeout(PATIENCE_MS[kind]));
   if (!finished.ok) return finished;
   if (kind === 'kill' && !isEnded(finished.output.status)) {
-    // The owner of the lease does not answer. From now on it can neither append nor act.
+    // The owner of the lease does not respond. From now on it can neither record events nor cause effects.
     const killed = await endUnattended(store, id, 'killed', by, { force: true });
     if (!killed.ok) return killed;
   }
@@ -213,8 +213,8 @@ async function endBy(
 }
 
 /**
- * Returns a digest of the displayed request; a decision with it is about exactly that. It changes with
- * every part of the request, and when the asking thread is resumed.
+ * Returns a digest of the displayed request, so that a decision applies to exactly this request. The digest changes
+ * with every part of the request, and if its thread is resumed.
  */
 export function approvalDigest(
   { id, thread = '', kind, binding, shown: display, uses, expires = 0 }: Approval,
@@ -241,7 +241,7 @@ export function choicesFor({ kind, state, thread, shown: display }: Approval): D
   return isScoped ? ['once', 'value', 'scope', 'deny'] : ['once', 'value', 'deny'];
 }
 
-/** Decides exactly the displayed request. `words` answer a question, `beyond` allows undeclared rights. */
+/** Decides exactly the displayed request. `isWords`: the decision is the text answer to a question. */
 export async function decideApproval(
   store: Store,
   id: string,
@@ -268,20 +268,20 @@ async function decideBy(
   isWords: boolean,
   row: AuditEntry,
 ): Promise<Outcome<Approval>> {
-  const found = await store.approvals({ id });
-  if (!found.ok) return found;
-  const [approval] = found.output;
+  const result = await store.approvals({ id });
+  if (!result.ok) return result;
+  const [approval] = result.output;
   if (!approval) return fail('not_found', `approval \`${id}\` not found`, { approval: id });
   const { kind, shown: display } = approval;
   if (isWords && kind !== 'question') {
-    const message = `\`${id}\` asks for a ${kind}, not for words: approve it or deny it`;
+    const message = `approval request \`${id}\` is for a ${kind}, not a question; approve it or deny it`;
     return fail('invalid_input', message);
   }
   const isBeyond = kind === 'capability' && display.declared === 'no';
   if (isBeyond && decision.decision === 'approved' && decision.answer === undefined) {
     return fail(
       'invalid_input',
-      `\`${id}\` asks for what directive \`${plainText(display.directive)}\` does not declare: approve it with \`beyond\`, or add \`${plainText(display.line)}\` to its permissions`,
+      `approval request \`${id}\` is for a right that directive \`${plainText(display.directive)}\` does not declare; approve it with \`beyond\`, or add \`${plainText(display.line)}\` to its permissions`,
       { option: 'beyond' },
     );
   }
@@ -291,21 +291,21 @@ async function decideBy(
   }
   const isValue = decision.decision === 'approved' && getOwn(decision.answer, 'value') === true;
   if (isValue && (kind !== 'call' || !isObject(display.roles))) {
-    const message = `\`${id}\` holds no path, address or command that could be named: approve it without \`value\``;
+    const message = `approval request \`${id}\` has no path, address or command; approve it without \`value\``;
     return fail('invalid_input', message, { option: 'value' });
   }
   const scope = decision.decision === 'approved' ? getOwn(decision.answer, 'scope') : undefined;
   const scoped =
     scope === undefined ? ok(decision) : scopedBy(approval, decision, plainText(scope));
   if (!scoped.ok) return scoped;
-  // The thread, or else the operation of the request.
+  // The target is the thread, or else the operation of the request.
   const target = approval.thread ?? plainText(display.operation ?? '');
   return await store.decide(id, scoped.output, { ...row, target });
 }
 
 /**
- * An approved write applies to the displayed file, so a changed file is previewed again. In a shared
- * store the file is on the worker's machine, and the write itself checks it.
+ * Fails with `conflict` if the file of the request has changed, because an approved write applies to the displayed
+ * file. In a shared store the file is on the machine of the worker, and the write itself checks it.
  */
 async function changedSince(store: Store, approval: Approval): Promise<Failure | undefined> {
   const { id, thread, shown: display, binding } = approval;
@@ -317,19 +317,19 @@ async function changedSince(store: Store, approval: Approval): Promise<Failure |
   const { fileIdentity } = await import('../kernel/index.ts');
   if ((await fileIdentity(root, path)) === holds) return undefined;
   const again = thread === undefined ? 'make the call again' : `resume thread \`${thread}\``;
-  const message = `\`${path}\` changed after this was asked; ${again}, and the question comes with what would change now`;
+  const message = `\`${path}\` changed after the approval request; ${again} to get a new request`;
   return fail('conflict', message, { approval: id, path });
 }
 
-/** True if a decision failed because the file of the request changed. The request is then made again. */
+/** Returns true if a decision failed because the file of the request changed. A new request is needed. */
 export const isFileChanged = ({ error: { code, detail } }: Failure): boolean =>
   code === 'conflict' && detail.path !== undefined;
 
 const SCOPED: ReadonlySet<Json | undefined> = new Set(['path', 'destination']);
 
 /**
- * Returns the approval of a call for a scope: `GLOB`, or `NAME=GLOB` if several arguments could be
- * meant. `uses` limits the calls within it, including this one.
+ * Returns the approval of a call for a scope: `GLOB`, or `NAME=GLOB` if several arguments match. `uses` limits the
+ * number of calls within the scope, including this one.
  */
 function scopedBy(
   { id, kind, thread, shown: display }: Approval,
@@ -339,7 +339,7 @@ function scopedBy(
   const roles = isObject(display.roles) ? display.roles : {};
   const names = Object.keys(roles).filter((name) => SCOPED.has(roles[name]));
   if (kind !== 'call' || thread === undefined || names.length === 0) {
-    const message = `\`${id}\` has no path and no address of a call, so a scope is not possible; approve it without \`scope\``;
+    const message = `approval request \`${id}\` has no path and no address of a call; approve it without \`scope\``;
     return fail('invalid_input', message, { option: 'scope' });
   }
   const named = names.find((name) => scopeText.startsWith(`${name}=`));
@@ -347,7 +347,7 @@ function scopedBy(
   if (name === undefined) {
     return fail(
       'invalid_input',
-      `say which it is of: ${names.map((one) => `\`${one}=GLOB\``).join(' or ')}`,
+      `the scope needs the name of an argument: ${names.map((one) => `\`${one}=GLOB\``).join(' or ')}`,
     );
   }
   const glob = named === undefined ? scopeText : scopeText.slice(named.length + 1);

@@ -1,4 +1,4 @@
-// Threads of one project: the registry and the harness, loaded with the first thread.
+// Creates the threads of one project. The first thread loads the registry and the harness.
 import { existsSync, realpathSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { compact, fail, type Outcome, ok, systemClock, systemRandom } from '../base/index.ts';
@@ -55,7 +55,7 @@ export interface Threads {
    * monotonic clock. If it is refused, the lease is released.
    */
   resumeLeased(
-    held: LeasedThread,
+    leased: LeasedThread,
     since: number,
     signal?: AbortSignal,
   ): Promise<Outcome<ThreadResult>>;
@@ -65,15 +65,15 @@ export interface Threads {
   follow(id: string, signal: AbortSignal, after?: number): FollowedRun;
   atWork(): readonly string[];
   isAtWork(id: string): boolean;
-  /** Writes its transcript again from the registry, because it may be lost or incomplete. */
+  /** Writes the transcript of a thread again from the registry, because it may be lost or incomplete. */
   mend(id: string): Promise<void>;
   /** Replays an ended thread from its journal, without a model and without tools. */
   replay(id: string, options?: ReplayOptions): Promise<Outcome<ReplayReport>>;
 }
 
 /**
- * Opens the registry. Refuses one that was made with another user's key, because it came with an
- * untrusted project.
+ * Opens the registry. It refuses a registry of another user's key, because it came with an untrusted
+ * project.
  */
 export async function openRegistry(open: OpenProject): Promise<Outcome<Store>> {
   const { clock } = open;
@@ -93,7 +93,7 @@ export function registryKey({ keys }: Pick<OpenProject, 'keys'>): Outcome<Uint8A
 export const registryFile = ({ project }: Pick<OpenProject, 'project'>): string =>
   join(project, '.ai', 'threads', 'registry.db');
 
-/** The first thread creates the file. Before that there is nothing to read. */
+/** Returns false before the first thread, which creates the file. */
 export const hasRegistry = (open: Pick<OpenProject, 'project' | 'own' | 'shared'>): boolean =>
   open.own.openStore !== undefined ||
   open.shared.address !== undefined ||
@@ -101,7 +101,7 @@ export const hasRegistry = (open: Pick<OpenProject, 'project' | 'own' | 'shared'
 
 type Harness = typeof import('../harness/index.ts');
 
-/** Loads threads with the first one, with the checks before it. */
+/** Loads the harness and creates the ports that prepare a thread. */
 async function loadHarness({
   open,
   library,
@@ -133,7 +133,7 @@ export async function checkRun(rooms: RuntimeContext, request: RunRequest): Prom
   return prepared.ok ? ok(null) : prepared;
 }
 
-/** Returns the model port for a caller that is no thread. Opens the registry only if machines may share it. */
+/** Returns the model port for a caller outside threads. Opens the registry only if machines may share it. */
 export async function openModel(rooms: RuntimeContext): Promise<ModelPort> {
   const { createModelPort } = await import('../harness/index.ts');
   const model = createModelPort(rooms.kernel);
@@ -199,7 +199,7 @@ function createRegistry(open: OpenProject, store: Store): Registry {
       learned.clear();
       if (!row.ok) learned.set(name, row.error.code === 'not_found' ? 'unknown' : 'revoked');
       else learned.set(name, isEnded(row.output.status) ? 'ended' : 'good');
-      // The revocation may be about its own token only.
+      // The revoked thread can be this thread or an ancestor.
       if (row.ok && row.output.revoked !== undefined) learned.set(row.output.revoked, 'revoked');
     },
     useApproval({ approval, thread, token }) {
@@ -218,9 +218,9 @@ async function openOtherProject(
   path: string,
   allow: (real: string) => Outcome<null>,
 ): Promise<Outcome<HarnessPorts>> {
-  const wanted = resolve(open.project, path);
-  if (!existsSync(wanted)) return fail('not_found', `project folder \`${wanted}\` not found`);
-  const project = realpathSync(wanted);
+  const folder = resolve(open.project, path);
+  if (!existsSync(folder)) return fail('not_found', `project folder \`${folder}\` not found`);
+  const project = realpathSync(folder);
   if (project === open.project) return ok(ports);
   const allowed = allow(project);
   if (!allowed.ok) return allowed;
@@ -257,10 +257,10 @@ async function openRowProject(
     const id = there.ok ? there.output.identity?.() : undefined;
     if (there.ok && id?.ok && id.output.project === project) return there;
   }
-  return fail('not_found', 'this process does not serve that project', { project });
+  return fail('not_found', 'the project of the thread is not open in this process', { project });
 }
 
-/** Signs in the name of the user, who reviewed the change or allowed it without review. */
+/** Writes and signs a changed directive in the name of the user, who reviewed it or allowed it in a policy. */
 function changeDirective(
   open: OpenProject,
   library: Library,
@@ -274,7 +274,7 @@ function changeDirective(
   const signed = signItem(written.output.file, key.output, open.clock, library.roots());
   library.noteChange();
   if (!signed.ok) return signed;
-  // No person is present, so an audit row tells the owner of the key.
+  // No person is present, so an audit row informs the owner of the key.
   const about = { surface: 'harness', caller: 'anneal', subject: 'policy:anneal', reason: '' };
   return open.audit.write({
     ...about,
@@ -335,7 +335,7 @@ export interface ThreadServices extends Retained {
   watch: Watch;
   live: LiveThreads;
   owner: string;
-  /** Time of the last check for threads that a process left behind. */
+  /** Time of the last check for ended threads that were not completed. Absent: no check so far. */
   looked?: number;
 }
 
@@ -378,8 +378,8 @@ function createPorts(
   const { open, library, kernel } = rooms;
   const { runners } = open.own;
   const textOf = (id: string): string => {
-    const found = library.find('knowledge', id);
-    return found.ok ? found.output.text : '';
+    const item = library.find('knowledge', id);
+    return item.ok ? item.output.text : '';
   };
   const ports: HarnessPorts = {
     ...harness.ports,
@@ -428,10 +428,10 @@ export async function createThreads(world: ThreadServices, view: RunObserver): P
     return watch.shown(result);
   };
   // A replay writes no rows and does not check for revocations.
-  const { audit: _, ...unheard } = ports.watch;
+  const { audit: _, ...silentWatch } = ports.watch;
   const alone: HarnessPorts = {
     ...ports,
-    watch: unheard,
+    watch: silentWatch,
     tokens: { ...ports.tokens, verify: createVerify(open, library, {}) },
   };
   return {

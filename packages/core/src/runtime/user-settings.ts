@@ -1,4 +1,4 @@
-// `settings.yaml` in the user's folder: settings for all of a user's projects on this machine. A project
+// Reads `settings.yaml` in the user's folder, with settings for all projects of a user on this machine. A project
 // cannot have them, because an untrusted file must not choose the store and its password.
 import { statSync } from 'node:fs';
 import { join } from 'node:path';
@@ -16,7 +16,7 @@ import {
 interface StoreChoice {
   /** Address of a server, which may contain a password. Absent: the file of the project. */
   address?: string;
-  /** Tenant of the threads in a shared store. */
+  /** Tenant of the threads in a shared store. Absent: no tenant. */
   tenant?: string;
   from: string;
 }
@@ -33,7 +33,7 @@ function modeProblem(file: string, store: string): Outcome<never> | undefined {
   const hasPassword = URL.canParse(store) && new URL(store).password !== '';
   if (process.platform === 'win32' || !hasPassword) return undefined;
   if ((statSync(file).mode & 0o077) === 0) return undefined;
-  const message = `\`${file}\` holds a password and can be read by others; run \`chmod 600 ${file}\``;
+  const message = `\`${file}\` contains a password and other users can read it; run \`chmod 600 ${file}\``;
   return fail('config_invalid', message, { file });
 }
 
@@ -46,20 +46,20 @@ function readSettings(home: string): Outcome<{ store?: string; tenant?: string }
     return fail('config_invalid', `\`${file}\`: ${read.problem.message}`, { file });
   }
   const opened = openYaml(read.bytes.toString('utf8'), file);
-  const found = opened.value === null ? {} : settings(opened.value, opened.place);
+  const values = opened.value === null ? {} : settings(opened.value, opened.place);
   const [problem] = opened.diagnostics;
-  if (problem || !found) {
+  if (problem || !values) {
     const [line, code] = [problem?.line ?? 1, problem?.code ?? 'invalid_field'];
     const what =
-      code === 'yaml_syntax' ? 'it is not valid YAML' : 'it may say `store` and `tenant`';
-    return fail('config_invalid', `\`${file}\` has a mistake in line ${line}: ${what}`, { file });
+      code === 'yaml_syntax' ? 'the YAML syntax is wrong' : 'only `store` and `tenant` are allowed';
+    return fail('config_invalid', `\`${file}\` is invalid in line ${line}: ${what}`, { file });
   }
-  return modeProblem(file, found.store ?? '') ?? ok(found);
+  return modeProblem(file, values.store ?? '') ?? ok(values);
 }
 
 /**
- * Returns the requested value, else that of the environment, else that of the settings. An empty one
- * means the file.
+ * Returns the store and tenant of the options, else of the environment, else of the settings. An empty store
+ * means the file of the project.
  */
 export function chooseStore(
   options: { store?: string; tenant?: string },

@@ -31,8 +31,8 @@ export function writeAccount({ limits, used, reserved, open }: Account): string 
     const more = from === undefined ? '' : `,"from":${JSON.stringify(from)}`;
     list += `${list && ','}{"key":${JSON.stringify(key)},"amounts":${amountsText(amounts)}${more}${standing ? ',"standing":1' : ''}}`;
   }
-  const [most, spent, held] = [amountsText(limits), amountsText(used), amountsText(reserved)];
-  return `{"limits":${most},"used":${spent},"reserved":${held},"open":[${list}]}`;
+  const [most, spent, pending] = [amountsText(limits), amountsText(used), amountsText(reserved)];
+  return `{"limits":${most},"used":${spent},"reserved":${pending},"open":[${list}]}`;
 }
 
 const ZERO = { spawns: 0n, tokens: 0n, input_tokens: 0n, output_tokens: 0n, spend: 0n };

@@ -1,8 +1,8 @@
-// Amounts that are charged to a thread and to all its ancestors. They are integers: counts, and money in
-// nano-units of the currency.
+// Checks, adds and encodes amounts that are charged to a thread and to all its ancestors. They are integers:
+// counts, and money in nano-units of the currency.
 import { fail, type Outcome, ok } from '../base/index.ts';
 
-// Order matters: when two limits are reached at once, the first listed is reported.
+// The order matters: if two limits are exceeded at once, the first kind of this list is reported.
 export const BUDGET_KINDS = ['spawns', 'tokens', 'input_tokens', 'output_tokens', 'spend'] as const;
 export type BudgetKind = (typeof BUDGET_KINDS)[number];
 
@@ -10,22 +10,22 @@ export type Amounts = { readonly [kind in BudgetKind]?: bigint };
 /** This thread does not limit an absent kind. The limits of its ancestors still apply. */
 export type BudgetLimits = Amounts;
 
-/** A thousand million units of a currency; sums of amounts stay inside 64 bits. */
+/** Maximum of one amount: a thousand million units of a currency. */
 const MAX_AMOUNT = 10n ** 18n;
 const MAX_SUM = 2n ** 63n - 1n;
 
-const KNOWN: ReadonlySet<string> = new Set(BUDGET_KINDS);
+const KINDS: ReadonlySet<string> = new Set(BUDGET_KINDS);
 
 /** Fails with `invalid_input` for an unknown kind and for an amount that is negative, fractional or too large. */
 export function checkAmounts(amounts: Readonly<Record<string, unknown>>): Outcome<null> {
   for (const kind in amounts) {
-    if (!KNOWN.has(kind)) {
-      return fail('invalid_input', `\`${kind}\` is not charged; known: ${BUDGET_KINDS.join(', ')}`);
+    if (!KINDS.has(kind)) {
+      return fail('invalid_input', `invalid budget \`${kind}\`; use: ${BUDGET_KINDS.join(', ')}`);
     }
     const amount = amounts[kind];
     if (typeof amount !== 'bigint' || amount < 0n || amount > MAX_AMOUNT) {
-      const shown = String(amount);
-      return fail('invalid_input', `\`${shown}\` ${kind}: give a whole number from 0 to 10^18`);
+      const text = String(amount);
+      return fail('invalid_input', `\`${text}\` ${kind} must be a whole number from 0 to 10^18`);
     }
   }
   return ok(null);
@@ -37,14 +37,14 @@ export const add = (a: bigint, b: bigint): bigint => (a + b > MAX_SUM ? MAX_SUM 
 
 type Writable = { -readonly [kind in BudgetKind]?: Amounts[kind] };
 
-/** Kind by kind `max(0, a - b)`. */
+/** Returns `max(0, a - b)` for each kind of `a`. */
 export function without(a: Amounts, b: Amounts): Amounts {
-  const left: Writable = {};
+  const rest: Writable = {};
   for (const kind of BUDGET_KINDS) {
     const [from, taken] = [a[kind], b[kind] ?? 0n];
-    if (from !== undefined) left[kind] = from > taken ? from - taken : 0n;
+    if (from !== undefined) rest[kind] = from > taken ? from - taken : 0n;
   }
-  return left;
+  return rest;
 }
 
 export function plus(a: Amounts, b: Amounts): Amounts {
@@ -63,7 +63,7 @@ export function positive(amounts: Amounts): Amounts {
   return some;
 }
 
-/** Decimal texts, so that no digit is lost on the way through JSON. */
+/** Amounts as decimal texts, because a JSON number would lose digits. */
 export type AmountsText = { readonly [kind in BudgetKind]?: string | null };
 
 export function readAmounts(text: AmountsText): Amounts {
@@ -74,7 +74,7 @@ export function readAmounts(text: AmountsText): Amounts {
   return amounts;
 }
 
-/** By hand: it is made with every turn, and JSON knows no bigint. */
+/** Writes the JSON itself, because `JSON.stringify` fails for a bigint and every turn calls this. */
 export function amountsText(amounts: Amounts): string {
   let text = '';
   for (const kind of BUDGET_KINDS) {

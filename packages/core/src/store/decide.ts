@@ -49,9 +49,9 @@ export interface Fence {
 interface ChainView {
   readonly thread: string;
   readonly fence: Fence;
-  /** The thread first, its root last. Empty is allowed if `changesBudgets` is false. */
+  /** Accounts from the thread up to its root. The list can be empty if `changesBudgets` is false. */
   readonly accounts: readonly Account[];
-  /** The first child of the commit whose id is in use. */
+  /** First child of the commit whose id is in use. Absent: all ids are free. */
   readonly takenId?: string | undefined;
 }
 
@@ -60,7 +60,7 @@ export interface RowChange {
   readonly seq: number;
   readonly status: ThreadStatus;
   readonly heard: number;
-  /** The lease ends, and the thread is queued from this time on; null: it is not queued. */
+  /** Ends the lease. The thread is queued from this time on, or not queued (null). Absent: the lease stays. */
   readonly release?: { readonly queued: number | null };
 }
 
@@ -80,11 +80,11 @@ interface PlainRefusal {
   readonly failure: Failure;
 }
 
-/** A refusal with `needs` takes one more query: the store gives the result to `explain`. */
-interface Unexplained<Needs extends string, Found> {
+/** A refusal with `needs` requires one more query. The store passes the result to `explain`. */
+interface Unexplained<Needs extends string, Result> {
   readonly kind: 'refuse';
   readonly needs: Needs;
-  explain(found: Found): Failure;
+  explain(result: Result): Failure;
 }
 
 /** `isLeft`: its thread has no live lease, so no process waits for its reservations. */
@@ -96,7 +96,7 @@ interface ExceededRefusal extends Unexplained<'accounts_below', Iterable<Account
   readonly root: string;
 }
 
-/** Needs to know: is a reservation with this key open in any thread that has not ended? */
+/** Needs a boolean: is a reservation with this key open in a thread that has not ended? */
 interface MissingRefusal extends Unexplained<'is_elsewhere', boolean> {
   readonly key: string;
 }
@@ -172,7 +172,7 @@ function find(chain: readonly Account[], key: string) {
   return undefined;
 }
 
-/** Adds to the accounts from `first` up to, and without, `end`. `settled` is reserved no more. */
+/** Adds amounts to the accounts from `first` to before `end`. `settled` is subtracted from `reserved`. */
 function book(
   chain: Account[],
   first: number,
@@ -182,16 +182,16 @@ function book(
   for (let at = first; at < end; at++) {
     const account = chain[at];
     if (!account) return;
-    const kept = settled ? without(account.reserved, settled) : account.reserved;
+    const rest = settled ? without(account.reserved, settled) : account.reserved;
     chain[at] = {
       ...account,
       used: used ? plus(account.used, used) : account.used,
-      reserved: reserved ? plus(kept, reserved) : kept,
+      reserved: reserved ? plus(rest, reserved) : rest,
     };
   }
 }
 
-/** Puts `next` in the place of an open reservation. The reservation is closed if `next` is absent. */
+/** Replaces the open reservation `before` by `next`. An absent `next` closes the reservation. */
 function replaceOpen(chain: Account[], at: number, before?: Reservation, next?: Reservation): void {
   const account = chain[at];
   if (!account) return;
@@ -200,9 +200,9 @@ function replaceOpen(chain: Account[], at: number, before?: Reservation, next?: 
 }
 
 function settle(chain: Account[], { key, actual }: Settle): BudgetRefusal | undefined {
-  const found = find(chain, key);
-  if (!found) return missing(key);
-  const { at, reservation } = found;
+  const entry = find(chain, key);
+  if (!entry) return missing(key);
+  const { at, reservation } = entry;
   const { amounts, from } = reservation;
   replaceOpen(chain, at, reservation);
   book(chain, at, chain.length, { used: actual, settled: amounts });
@@ -221,9 +221,9 @@ function raise(chain: Account[], to: Amounts): BudgetRefusal | undefined {
   if (!account) return undefined;
   const { thread, limits } = account;
   for (const kind of BUDGET_KINDS) {
-    const [wanted, now] = [to[kind], limits[kind]];
-    if (wanted === undefined || (now !== undefined && wanted >= now)) continue;
-    const message = `the ${kind} limit of thread \`${thread}\` is ${now ?? 'none'} and cannot become ${wanted}`;
+    const [next, now] = [to[kind], limits[kind]];
+    if (next === undefined || (now !== undefined && next >= now)) continue;
+    const message = `the ${kind} limit of thread \`${thread}\` is ${now ?? 'none'} and cannot become ${next}`;
     return refuse(fail('invalid_input', message, { thread, limit: kind }));
   }
   chain[0] = { ...account, limits: { ...limits, ...to } };
@@ -231,7 +231,7 @@ function raise(chain: Account[], to: Amounts): BudgetRefusal | undefined {
 }
 
 /** Counts are numbers. Money is a text, so that no digit is lost. */
-const shown = (kind: BudgetKind, amount: bigint): Json =>
+const amountJson = (kind: BudgetKind, amount: bigint): Json =>
   kind === 'spend' ? String(amount) : Number(amount);
 
 /** `from`: the account at `at`, or the reservation of it that the request draws from. */
@@ -263,7 +263,7 @@ function exceeded(
     const used = text(sums.current - sums.reserved);
     const message = `limit \`${limit}\` of thread \`${thread}\` exceeded: ${used} used, ${text(sums.reserved)} reserved, ${text(requested)} requested, ${text(sums.max)} allowed`;
     return fail(`${limit}_exceeded`, message, {
-      ...Object.fromEntries(amounts.map(([name, amount]) => [name, shown(limit, amount)])),
+      ...Object.fromEntries(amounts.map(([name, amount]) => [name, amountJson(limit, amount)])),
       limit,
       thread,
     });
@@ -271,7 +271,7 @@ function exceeded(
   return { kind: 'refuse', needs: 'accounts_below', thread, root, explain };
 }
 
-/** Finds the nearest of the first `count` accounts that `amounts` exceed, and the first kind of it. */
+/** Checks the first `count` accounts. It reports the nearest one that `amounts` exceed, with the first kind. */
 function checkLimits(
   chain: readonly Account[],
   count: number,
@@ -310,16 +310,16 @@ function checkSource(
   return undefined;
 }
 
-/** Reserves for the first thread of the chain. */
-function reserve(chain: Account[], wanted: Reserve): BudgetRefusal | undefined {
-  const { key, amounts, from, standing } = wanted;
+/** Makes a reservation of the first thread of the chain. */
+function reserve(chain: Account[], request: Reserve): BudgetRefusal | undefined {
+  const { key, amounts, from, standing } = request;
   if (find(chain, key)) {
     const message = `reservation \`${key}\` is already open; use another key`;
     return refuse(fail('invalid_input', message, { key }));
   }
   const source = from === undefined ? undefined : find(chain, from);
   if (from !== undefined && !source) return missing(from);
-  // The amounts of a source are reserved at its thread and above already.
+  // The amounts of a source are already reserved at its thread and at all ancestors of it.
   const count = source ? source.at : chain.length;
   const shortage = source && checkSource(chain, source, amounts);
   const refusal = shortage ?? checkLimits(chain, count, amounts);
@@ -330,18 +330,18 @@ function reserve(chain: Account[], wanted: Reserve): BudgetRefusal | undefined {
     replaceOpen(chain, at, reservation, drawn);
   }
   book(chain, 0, count, { reserved: amounts });
-  const made = compact<Reservation>({ key, amounts: positive(amounts), from, standing });
-  replaceOpen(chain, 0, undefined, made);
+  const entry = compact<Reservation>({ key, amounts: positive(amounts), from, standing });
+  replaceOpen(chain, 0, undefined, entry);
   return undefined;
 }
 
-/** Makes what fits. An optional reservation without a source, or beyond a limit, is left out. */
+/** Makes reservations. An optional one is skipped if it exceeds a limit or its source is not open. */
 function reserveAll(
   chain: Account[],
-  wanted: readonly Reserve[],
+  requests: readonly Reserve[],
   reserved: string[],
 ): BudgetRefusal | undefined {
-  for (const one of wanted) {
+  for (const one of requests) {
     const refusal = reserve(chain, one);
     if (!refusal) reserved.push(one.key);
     else if (!one.optional || !refusal.needs) return refusal;
@@ -352,11 +352,11 @@ function reserveAll(
 const CHANGES = ['settle', 'raise', 'charge', 'reserve', 'children'] as const;
 type BudgetChange = Pick<Commit, (typeof CHANGES)[number]>;
 
-/** Does a commit need the accounts of its chain? */
+/** Returns true if a commit needs the accounts of its chain. */
 export const changesBudgets = (change: BudgetChange): boolean =>
   CHANGES.some((part) => change[part] !== undefined);
 
-/** Decides without a fence: for a new root, whose chain is empty. `takenId`: a child whose id is in use. */
+/** Decides without a fence. The chain of a new root is empty. `takenId`: a child whose id is in use. */
 export function decideBudgets(
   before: readonly Account[],
   change: BudgetChange,
@@ -377,10 +377,10 @@ export function decideBudgets(
     reserveAll(chain, change.reserve ?? [], reserved);
   if (refusal) return refusal;
   const children: Account[] = [];
-  for (const { id, budget: limits, reserve: wanted = [] } of change.children ?? []) {
+  for (const { id, budget: limits, reserve: requests = [] } of change.children ?? []) {
     const account: Account = { thread: id, limits, used: {}, reserved: {}, open: [] };
     const below = [account, ...chain];
-    const unfit = reserveAll(below, wanted, reserved);
+    const unfit = reserveAll(below, requests, reserved);
     if (unfit) return unfit;
     const [child = account, ...above] = below;
     children.push(child);
@@ -390,7 +390,7 @@ export function decideBudgets(
   return { kind: 'write', accounts, children, reserved };
 }
 
-/** Decides about a commit. A refusal changes nothing. */
+/** Decides about a commit. A refused commit changes nothing. */
 export function decide(view: ChainView, commit: Commit, now: number): CommitDecision {
   const refusal = checkFence(view, commit, now);
   if (refusal) return refusal;

@@ -27,7 +27,7 @@ import { parseThreadId } from './thread-id.ts';
 const MAX_EVENT = 8 * 1024 * 1024;
 const MAX_PAYLOAD = 1024 * 1024;
 
-/** The first text of a thread, and the text of its end, each. */
+/** Maximum characters of each of the two search texts of a thread: start and end. */
 const MAX_SEARCH = 4000;
 /** Maximum number of threads that a query with `search` reads. */
 export const MAX_LOOKED = 20_000;
@@ -43,7 +43,7 @@ const searchText = (text: string | undefined): string | undefined =>
         .slice(0, MAX_SEARCH)
         .toWellFormed();
 
-/** The value that a text of the registry holds; undefined if it is damaged. */
+/** Parses a text of the registry. Returns undefined if it is not JSON. */
 function valueIn(text: string): Json | undefined {
   try {
     return JSON.parse(text) as Json;
@@ -52,20 +52,20 @@ function valueIn(text: string): Json | undefined {
   }
 }
 
-/** The object that a text of the registry holds; undefined if a damaged file holds none. */
+/** Parses an object of the registry. Returns undefined if the text is not a JSON object. */
 function objectIn(text: string): JsonObject | undefined {
   const value = valueIn(text);
   return isObject(value) ? value : undefined;
 }
 
-/** Returns no field if the text is not JSON; the decoder of the event then reports it. */
+/** Returns an object without fields for a damaged text. The decoder of the event then reports it. */
 export const eventData = (text: string): JsonObject => objectIn(text) ?? {};
 
-/** The value at each path, null where there is none. */
+/** Returns the value at each path, null for a missing one. */
 export const valuesAt = (data: JsonObject, paths: readonly (readonly string[])[]): Json[] =>
   paths.map((path) => path.reduce<Json | undefined>(getOwn, data) ?? null);
 
-/** A cost that is no JSON does not hide its thread: the row is there, and its title says so. */
+/** Reads cost and title of a row. A damaged cost becomes empty, and the title reports the damage. */
 export function costAndTitle(
   text: string,
   title: string | null | undefined,
@@ -82,7 +82,7 @@ export function signalPayload(text: string, number: number, kind: string): Json 
   return { reason: `signal ${number} (\`${kind}\`) is damaged: its payload is not JSON` };
 }
 
-/** The texts of an approval, as a row holds them. */
+/** Columns of an approval that contain JSON text. */
 interface ApprovalTexts {
   id: string;
   binding: string;
@@ -113,14 +113,14 @@ export function approvalTexts(row: ApprovalTexts): Pick<Approval, 'binding' | 's
   };
 }
 
-/** A person can deny a damaged approval, which ends the waiting for it, and cannot approve it. */
+/** Fails with `conflict` if a person approves a damaged request. A person can only deny it. */
 export function damagedDecision(
   row: ApprovalTexts,
   { decision }: Pick<Decision, 'decision'>,
 ): Failure | undefined {
   const damage = decision === 'approved' ? damageOf(row) : undefined;
   if (damage === undefined) return undefined;
-  const message = `${damage}; deny it, and let the call be made again`;
+  const message = `${damage}; deny it and repeat the call`;
   return fail('conflict', message, { approval: row.id });
 }
 
@@ -165,19 +165,19 @@ function textOf(value: Json): Outcome<string> {
   }
 }
 
-/** The texts of all, or the first failure. */
+/** Returns the results of `one` for all items, or the first failure. */
 function each<T, U>(all: readonly T[], one: (item: T) => Outcome<U>): Outcome<U[]> {
-  const found: U[] = [];
+  const results: U[] = [];
   for (const item of all) {
     const outcome = one(item);
     if (!outcome.ok) return outcome;
-    found.push(outcome.output);
+    results.push(outcome.output);
   }
-  return ok(found);
+  return ok(results);
 }
 
-function encodeEvent({ type, data, text: made, turn = 0, ts }: NewEvent): Outcome<EventText> {
-  const text = made === undefined ? textOf(data) : ok(made);
+function encodeEvent({ type, data, text: encoded, turn = 0, ts }: NewEvent): Outcome<EventText> {
+  const text = encoded === undefined ? textOf(data) : ok(encoded);
   if (!text.ok) return text;
   if (text.output.length <= MAX_EVENT) return ok({ type, turn, ts, text: text.output });
   const message = `a \`${type}\` event of ${text.output.length} characters is too large; store it as an artifact`;
@@ -188,7 +188,7 @@ export function encodeSignal({ payload, ...signal }: NewSignal): Outcome<SignalT
   const text = textOf(payload);
   if (!text.ok) return text;
   if (text.output.length <= MAX_PAYLOAD) return ok({ ...signal, text: text.output });
-  const message = `a signal of ${text.output.length} characters is too large; at most 1 MB`;
+  const message = `a signal of ${text.output.length} characters is too large; the maximum is 1 MB`;
   return fail('invalid_input', message, { thread: signal.thread, kind: signal.kind });
 }
 
@@ -227,7 +227,7 @@ const NONE = ok([]);
 
 export function encodeCommit(commit: Commit): Outcome<CommitText> {
   const { cost, result, limits, children, tell, ask } = commit;
-  // A type cannot keep a caller in plain JavaScript from it.
+  // A caller in plain JavaScript has no type check.
   if (commit.events.length === 0) {
     return fail('invalid_input', 'a commit must have at least one event');
   }
@@ -241,14 +241,14 @@ export function encodeCommit(commit: Commit): Outcome<CommitText> {
   if (!ended.ok) return ended;
   const bounds = limits === undefined ? ok(undefined) : textOf(limits);
   if (!bounds.ok) return bounds;
-  const born = children ? each(children, encodeThread) : NONE;
-  if (!born.ok) return born;
-  const told = tell ? each(tell, encodeSignal) : NONE;
-  if (!told.ok) return told;
-  const asked = ask ? each(ask, checkApproval) : NONE;
-  if (!asked.ok) return asked;
+  const newThreads = children ? each(children, encodeThread) : NONE;
+  if (!newThreads.ok) return newThreads;
+  const signals = tell ? each(tell, encodeSignal) : NONE;
+  if (!signals.ok) return signals;
+  const requests = ask ? each(ask, checkApproval) : NONE;
+  if (!requests.ok) return requests;
   let bytes = sizeOf(events.output);
-  for (const child of born.output) bytes += sizeOf(child.events);
+  for (const child of newThreads.output) bytes += sizeOf(child.events);
   return ok({
     commit,
     events: events.output,
@@ -256,18 +256,18 @@ export function encodeCommit(commit: Commit): Outcome<CommitText> {
     result: ended.output,
     limits: bounds.output,
     search: searchText(commit.search),
-    children: born.output,
-    tell: told.output,
+    children: newThreads.output,
+    tell: signals.output,
     bytes,
   });
 }
 
-/** Checks id, uses and texts of a request. */
+/** Checks id, uses and texts of an approval request. Fails with `invalid_input`. */
 export function checkApproval(approval: NewApproval): Outcome<unknown> {
   const { id, uses = 1 } = approval;
   if (id === '') return fail('invalid_input', 'an approval must have an id');
   if (!Number.isInteger(uses) || uses < 1) {
-    return fail('invalid_input', `\`${uses}\` uses: give a whole number from 1 on`);
+    return fail('invalid_input', `the number of uses \`${uses}\` must be a whole number from 1 on`);
   }
   return each([approval.binding, approval.shown], textOf);
 }

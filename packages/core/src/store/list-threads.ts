@@ -1,27 +1,27 @@
-// Threads of a registry, a page at a time.
+// Lists the threads of a registry, page by page.
 import { type Outcome, ok } from '../base/index.ts';
 import type { Store, ThreadFilter, ThreadSummary } from './port.ts';
 
 const PAGE = 500;
 
-/** Pages of the threads that fit, in their order. A page that cannot be read is the last. */
+/** Yields pages of the threads that match, in order. It ends after a page that cannot be read. */
 export async function* threadPages(
   store: Pick<Store, 'query'>,
   filter: ThreadFilter,
 ): AsyncGenerator<Outcome<readonly ThreadSummary[]>, undefined> {
   for (let page: ThreadFilter | undefined = { limit: PAGE, ...filter }; page; ) {
-    const found: Awaited<ReturnType<Store['query']>> = await store.query(page);
-    if (!found.ok) {
-      yield found;
+    const result: Awaited<ReturnType<Store['query']>> = await store.query(page);
+    if (!result.ok) {
+      yield result;
       return;
     }
-    const { rows, next_cursor: cursor } = found.output;
+    const { rows, next_cursor: cursor } = result.output;
     yield ok(rows);
     page = cursor === undefined ? undefined : { ...page, cursor };
   }
 }
 
-/** Every thread that fits. INVARIANT: a page that cannot be read is a failure, never a shorter list. */
+/** Returns all matching threads. INVARIANT: an unreadable page is a failure, never a shorter list. */
 export async function allThreads(
   store: Pick<Store, 'query'>,
   filter: ThreadFilter,

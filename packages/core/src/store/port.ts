@@ -91,8 +91,8 @@ export interface Approvals {
   /** Creates a request outside threads, or returns the pending one with this binding. Threads use `commit`. */
   ask(approval: NewApproval): Answer<Approval>;
   /** Replaces the text of a pending approval request whose subject has changed. A decided one stays as it is. */
-  restate(asked: Pick<Approval, 'id' | 'thread' | 'shown'>): Answer<Approval>;
-  /** Uses such an approval once, before the effect. Fails with `approval_pending/denied/expired/used`. */
+  restate(request: Pick<Approval, 'id' | 'thread' | 'shown'>): Answer<Approval>;
+  /** Uses an approval outside threads once, before the effect. Fails with `approval_pending/denied/expired/used`. */
   use(id: string, binding: JsonObject): Answer<Approval>;
   /** Decides a request and signals its thread (`approval`) in one commit. `conflict`: it is decided already. */
   decide(id: string, decision: Decision, audit?: AuditEntry): Answer<Approval>;

@@ -1,4 +1,4 @@
-// The statement that finds threads, for every store. Its text is ours; values of a caller are only bound.
+// Builds the statement that finds threads, for every store. Values of a caller are only bound to it.
 import { fail, type Outcome, ok, parseJson } from '../base/index.ts';
 import { MAX_LOOKED, searchForm } from './encode.ts';
 import type { ThreadFilter, ThreadPage, ThreadSummary } from './port.ts';
@@ -8,9 +8,9 @@ const [DEFAULT_LIMIT, MAX_LIMIT] = [10, 500];
 
 /** The parts of the statement that differ between databases. */
 interface SqlForm {
-  /** Stands before the number of a bound value. */
+  /** Character before the number of a bound value. */
   readonly mark: '?' | '$';
-  /** Stands after a bound value that is the first row of a column of ids. */
+  /** Type cast after a bound value that is the first row of a column of ids. */
   readonly idType: string;
   /** Returns the position of a text in another one, 0 if it does not occur. */
   readonly position: 'instr' | 'strpos';
@@ -24,22 +24,22 @@ interface Statement {
 interface ThreadQuery {
   /** Returns at most one row more than a page has. */
   readonly find: Statement;
-  /** Returns the last thread that a search looks at. Needed if `find` returns no row too many. */
+  /** Returns the last thread that a search reads. It is needed if `find` returns no row beyond the page. */
   readonly cut: Statement | undefined;
   readonly limit: number;
   /** Makes the page, with the row of `cut` if that was read. */
   pageOf(
-    found: readonly ThreadSummary[],
+    matches: readonly ThreadSummary[],
     last?: Pick<ThreadSummary, 'id' | 'created' | 'updated'>,
   ): ThreadPage;
 }
 
 function statusesOf({ status = [] }: ThreadFilter): Outcome<readonly string[]> {
-  const wanted = [status].flat();
-  const unknown = wanted.find((one) => !THREAD_STATUSES.includes(one));
-  if (unknown === undefined && wanted.length > 0) return ok(wanted);
-  const known = THREAD_STATUSES.join(', ');
-  return fail('invalid_input', `\`${unknown ?? ''}\` is not a status; known: ${known}`);
+  const statuses = [status].flat();
+  const unknown = statuses.find((one) => !THREAD_STATUSES.includes(one));
+  if (unknown === undefined && statuses.length > 0) return ok(statuses);
+  const names = THREAD_STATUSES.join(', ');
+  return fail('invalid_input', `invalid status \`${unknown ?? ''}\`; use one of: ${names}`);
 }
 
 function readCursor(cursor: string): Outcome<[at: number, id: string]> {
@@ -67,9 +67,9 @@ export function threadQuery(
       SELECT t.id FROM threads t JOIN below ON t.parent = below.id) SELECT id FROM below)`);
   }
   if (filter.status !== undefined) {
-    const wanted = statusesOf(filter);
-    if (!wanted.ok) return wanted;
-    texts.push(`status IN (${wanted.output.map(bind).join(', ')})`);
+    const statuses = statusesOf(filter);
+    if (!statuses.ok) return statuses;
+    texts.push(`status IN (${statuses.output.map(bind).join(', ')})`);
   }
   const column = filter.order_by === 'updated' ? 'updated' : 'created';
   const isUp = filter.direction === 'asc';
@@ -98,10 +98,10 @@ export function threadQuery(
     find,
     cut: search === '' ? undefined : cut,
     limit,
-    pageOf(found, last) {
-      const rows = found.slice(0, limit);
-      // Without a further row, a search goes on after the last thread that it looked at.
-      const next = found.length > limit ? rows.at(-1) : last;
+    pageOf(matches, last) {
+      const rows = matches.slice(0, limit);
+      // Without a further row, a search continues after the last thread that it read.
+      const next = matches.length > limit ? rows.at(-1) : last;
       if (!next) return { rows };
       const cursor = JSON.stringify([next[column], next.id]);
       return { rows, next_cursor: Buffer.from(cursor).toString('base64url') };

@@ -1,6 +1,6 @@
 import { type Failure, fail, type Outcome, ok } from '../base/index.ts';
 
-/** One list for the registry and for results. */
+/** All statuses of a thread, in the registry and in results. */
 export const THREAD_STATUSES = [
   'spawning',
   'running',
@@ -29,18 +29,18 @@ const ENDED: ReadonlySet<ThreadStatus> = new Set<ThreadStatus>([
   'killed',
 ]);
 
-/** Nothing will be done any more. `needs_input` is not an end: a person can answer. */
+/** Returns true for a final status. `needs_input` is not final, because a person can answer. */
 export const isEnded = (status: ThreadStatus): boolean => ENDED.has(status);
 
-/** Somebody must be at work on it: without a lease such a thread was interrupted. */
+/** Statuses of a running thread. Such a thread without a lease was interrupted. */
 export const AT_WORK: readonly ThreadStatus[] = ['spawning', 'running', 'terminating'];
 
 /** A thread with one of these statuses revokes what it and the threads below it are allowed to do. */
 export const REVOKING: readonly ThreadStatus[] = ['aborted', 'terminated', 'killed'];
 
 /**
- * Why a `status` event was recorded by a store or a worker. A process that is certainly gone was lost. A
- * lease that expired says nothing about its process: it can be alive and late.
+ * Reasons for a `status` event of a store or a worker. `process_lost`: the process is certainly gone.
+ * `lease_expired`: the process can still be alive, but it is late.
  */
 export const STATUS_CAUSES = [
   'process_lost',
@@ -50,23 +50,23 @@ export const STATUS_CAUSES = [
   'placed',
 ] as const;
 
-/** Text of each cause for people, where a sweep interrupts a thread. */
+/** Text for people of each cause for which a sweep interrupts a thread. */
 export const INTERRUPTED_REASONS = {
   process_lost: 'its process is gone',
   lease_expired: 'its lease expired',
 } as const;
 
-/** Data of the event with which a sweep interrupts a thread. No `owner`: the thread had no lease. */
+/** Returns the data of the event of an interruption. Without `owner`, the thread had no lease. */
 export function interruption(owner: string | undefined, isGone: boolean) {
   const cause = owner === undefined || isGone ? 'process_lost' : 'lease_expired';
   const reason = INTERRUPTED_REASONS[cause];
   return { status: 'interrupted', cause, reason, ...(owner !== undefined && { owner }) };
 }
 
-/** A thread id names a folder and appears in commands, so it has plain characters only. */
+/** A thread id is the name of a folder and part of commands, so it has plain characters only. */
 const VALID = /^[A-Za-z0-9_-]{1,80}$/;
 
-/** The id as it is, or `invalid_input` with a `suggestion`. */
+/** Returns a valid id unchanged. Fails with `invalid_input` and a `suggestion`. */
 export function parseThreadId(text: string): Outcome<string> {
   if (VALID.test(text)) return ok(text);
   const suggestion =
@@ -74,10 +74,10 @@ export function parseThreadId(text: string): Outcome<string> {
       .replace(/[^A-Za-z0-9_-]+/g, '_')
       .replace(/^_+|_+$/g, '')
       .slice(0, 80) || 'thread';
-  const shown = text.length > 100 ? `${text.slice(0, 100)}…` : text;
+  const preview = text.length > 100 ? `${text.slice(0, 100)}…` : text;
   return fail(
     'invalid_input',
-    `thread id \`${shown}\` must be 1 to 80 letters, digits, _ and -; try \`${suggestion}\``,
+    `thread id \`${preview}\` must be 1 to 80 letters, digits, _ and -; try \`${suggestion}\``,
     { suggestion },
   );
 }

@@ -2,9 +2,9 @@
 // stores each known secret encrypted, in every form of it, and an event has a reference instead. Resume
 // and replay put the secret back.
 //
-// The key is made from one in the user's folder, apart for each thread. References carry a mark made
-// from that key: a text from outside that imitates one is itself put away, so that putting back never
-// shows a secret to somebody who only wrote its reference.
+// Each thread has its own key, derived from a key in the folder of the user. A reference contains a mark that
+// is derived from the key of the thread. An untrusted text that imitates a reference is itself stored as a
+// secret, so a forged reference never reveals a secret.
 import { createCipheriv, createDecipheriv, createHmac, hkdfSync } from 'node:crypto';
 import {
   fail,
@@ -20,13 +20,13 @@ import {
 import type { Sealed } from './port.ts';
 
 export interface Vault {
-  /** The value with references; what they stand for waits in `unkept`. */
+  /** Returns the value with references instead of secrets. New secrets are added to `unkept`. */
   hide(value: Json, redactor: Redactor): Outcome<Json>;
-  /** The value as it was. Unknown references are a failure, not a gap. */
+  /** Returns the original value. Fails with `internal_error` if a referenced secret is missing. */
   reveal(value: Json): Outcome<Json>;
-  /** Everything that was put away so far, as it was found. */
+  /** Returns all stored secrets as plain text. */
   texts(): string[];
-  /** Not in the registry yet: it rides with the commit that refers to it, again when that was refused. */
+  /** Returns secrets that the registry lacks. A commit writes them, or the next one if it is refused. */
   unkept(): readonly Sealed[];
   /** Removes secrets that a commit has written from `unkept`. */
   kept(secrets: readonly Sealed[]): void;
@@ -52,7 +52,7 @@ function createSeal(key: Buffer, thread: string, random: RandomBytes) {
       const body = Buffer.concat([cipher.update(text, 'utf8'), cipher.final()]);
       return Buffer.concat([iv, cipher.getAuthTag(), body]);
     },
-    /** Throws when the bytes are not what was sealed with this key, thread and number. */
+    /** Throws if the bytes were not sealed with this key, thread and number. */
     open(number: number, sealed: Uint8Array): string {
       const bytes = Buffer.from(sealed);
       const decipher = createDecipheriv('aes-256-gcm', key, bytes.subarray(0, IV), {
@@ -64,7 +64,7 @@ function createSeal(key: Buffer, thread: string, random: RandomBytes) {
   };
 }
 
-/** Does any text in it, keys included, hold this one? */
+/** Returns true if a text or a key inside of the value contains this text. */
 function holds(value: Json, text: string): boolean {
   if (typeof value === 'string') return value.includes(text);
   if (typeof value !== 'object' || value === null) return false;
@@ -72,7 +72,7 @@ function holds(value: Json, text: string): boolean {
   return Object.keys(value).some((key) => key.includes(text) || holds(value[key] as Json, text));
 }
 
-function walk(value: Json, text: (given: string) => string, leaf: (given: Json) => Json): Json {
+function walk(value: Json, text: (key: string) => string, leaf: (value: Json) => Json): Json {
   if (typeof value !== 'object' || value === null) return leaf(value);
   if (Array.isArray(value)) return value.map((item) => walk(item, text, leaf));
   const result: JsonObject = {};
@@ -84,32 +84,32 @@ function walk(value: Json, text: (given: string) => string, leaf: (given: Json) 
 
 export function createVault(options: VaultOptions): Outcome<Vault> {
   const { sealed: stored, thread, key, random = systemRandom } = options;
-  if (key.length < 32) return fail('invalid_input', 'the key of a vault has at least 32 bytes');
+  if (key.length < 32) return fail('invalid_input', 'a vault key must have at least 32 bytes');
   const own = Buffer.from(hkdfSync('sha256', key, thread, 'kernmantle journal', 32));
   const mark = createHmac('sha256', own).update('mark').digest('base64url').slice(0, 16);
   const prefix = `{secret ${mark} `;
   const seal = createSeal(own, thread, random);
   const [texts, numbers] = [new Map<number, string>(), new Map<string, number>()];
-  const remember = (number: number, text: string): void => {
+  const addText = (number: number, text: string): void => {
     texts.set(number, text);
     numbers.set(text, number);
   };
 
   const waiting = new Map<number, Sealed>();
   try {
-    for (const { number, sealed } of stored) remember(number, seal.open(number, sealed));
+    for (const { number, sealed } of stored) addText(number, seal.open(number, sealed));
   } catch {
-    const message = `the secrets of thread \`${thread}\` were sealed with another key; it cannot be resumed or replayed by this user`;
+    const message = `the secrets of thread \`${thread}\` were sealed with another key, so this user cannot resume or replay it`;
     return fail('permission_denied', message, { thread });
   }
 
-  /** A reference to the text; a trailing `=` says that it stands for a JSON value. */
+  /** Returns a reference to the text. A trailing `=` marks a JSON value that is not a text. */
   function refer(text: string, kind: '' | '=' = ''): string {
     let number = numbers.get(text);
     if (number === undefined) {
       number = texts.size + 1;
       waiting.set(number, { number, sealed: seal.seal(number, text) });
-      remember(number, text);
+      addText(number, text);
     }
     return `${prefix}${number}${kind}}`;
   }
@@ -119,16 +119,16 @@ export function createVault(options: VaultOptions): Outcome<Vault> {
   return ok({
     hide(value, redactor) {
       if (redactor.isClean(value) && !holds(value, prefix)) return ok(value);
-      const text = (given: string): string =>
-        given
+      const text = (source: string): string =>
+        source
           .split(prefix)
-          .map((part) => redactor.replace(part, (found) => refer(found)))
-          .join(given.includes(prefix) ? refer(prefix) : '');
-      const leaf = (given: Json): Json => {
-        if (typeof given === 'string') return text(given);
-        if (typeof given !== 'number') return given;
-        const shown = JSON.stringify(given);
-        return redactor.text(shown) === shown ? given : refer(shown, '=');
+          .map((part) => redactor.replace(part, (secret) => refer(secret)))
+          .join(source.includes(prefix) ? refer(prefix) : '');
+      const leaf = (source: Json): Json => {
+        if (typeof source === 'string') return text(source);
+        if (typeof source !== 'number') return source;
+        const json = JSON.stringify(source);
+        return redactor.text(json) === json ? source : refer(json, '=');
       };
       return ok(walk(value, text, leaf));
     },
@@ -139,16 +139,16 @@ export function createVault(options: VaultOptions): Outcome<Vault> {
         if (text === undefined) missing ??= number;
         return text ?? '""';
       };
-      const text = (given: string): string =>
-        given.replace(reference, (_, number: string) => resolve(number));
-      const leaf = (given: Json): Json => {
-        if (typeof given !== 'string') return given;
-        const number = whole.exec(given)?.[1];
-        return number === undefined ? text(given) : (JSON.parse(resolve(number)) as Json);
+      const text = (source: string): string =>
+        source.replace(reference, (_, number: string) => resolve(number));
+      const leaf = (source: Json): Json => {
+        if (typeof source !== 'string') return source;
+        const number = whole.exec(source)?.[1];
+        return number === undefined ? text(source) : (JSON.parse(resolve(number)) as Json);
       };
       const revealed = walk(value, text, leaf);
       if (missing === undefined) return ok(revealed);
-      const message = `thread \`${thread}\` refers to secret ${missing}, which is not there`;
+      const message = `thread \`${thread}\` refers to secret ${missing}, which was not found`;
       return fail('internal_error', message, { thread });
     },
     texts: () => [...texts.values()].filter((text) => text !== prefix),

@@ -4,22 +4,22 @@
 import type { Head, Journal, StoredEvent } from './port.ts';
 
 interface MoveFeed {
-  /** Calls for each new head of a thread, or of all threads. Returns the end. */
+  /** Calls `watcher` for each new head of a thread, or of all threads. Returns the end of the watch. */
   onMove(thread: string | undefined, watcher: (head: Head) => void): () => void;
-  /** Calls once when the store closes. */
+  /** Calls `listener` once, when the store closes. */
   onClose(listener: () => void): () => void;
 }
 
 interface EventSource {
-  /** Reads the journal of one thread, oldest event first. `isAll`: what comes after these events rings. */
+  /** Reads the journal of one thread, oldest event first. `isAll`: these are the last events so far. */
   readAfter(seq: number): Promise<{ events: readonly StoredEvent[]; isAll: boolean }>;
   leave(): void;
 }
 
-/** Begins to listen to a thread. Rings for each event that is new. */
+/** Subscribes to a thread. Calls `ring` for each new event. */
 type JoinThread = (thread: string, ring: () => void) => EventSource;
 
-/** Remembers that somebody knocked while we were busy; over once the store or the signal is. */
+/** Creates a bell. It stores a ring until the next `rings`, and ends with the store or the signal. */
 export function createBell(feed: Pick<MoveFeed, 'onClose'>, signal: AbortSignal) {
   let [rung, isOver, wake] = [true, signal.aborted, () => {}];
   const ring = (): void => {
@@ -72,7 +72,7 @@ export const createWatch = (
     }
   },
 
-  /** Begins at the call, not at the first question. */
+  /** The watch starts with this call, not with the first `next`. */
   changes({ threads }, signal) {
     const moved = new Map<string, Head>();
     const bell = createBell(feed, signal);

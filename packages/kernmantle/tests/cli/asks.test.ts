@@ -442,7 +442,7 @@ test.skipIf(!HAS_SCRIPT)(
     expect(done.between).toEqual(['', '']);
     expect(isThere(fixture, 'out/b.md')).toBe(true);
     expect(isThere(fixture, 'out/c.md')).toBe(false);
-    expect(done.output).toMatch(/✗ approval \S+ refused by .*: not this/);
+    expect(done.output).toMatch(/✗ approval \S+ denied by .*: not this/);
   },
   timeoutMs(90_000),
 );

@@ -9,7 +9,7 @@ const DECIMAL = /^(\d{1,15})(?:\.(\d{1,30}))?$/;
 export function parseMoney(text: string): Outcome<bigint> {
   const [, whole, decimals = ''] = DECIMAL.exec(text.trim()) ?? [];
   if (whole === undefined) {
-    return fail('invalid_input', `\`${text.slice(0, 60)}\` is not an amount such as 1.50`);
+    return fail('invalid_input', `\`${text.slice(0, 60)}\` must be an amount such as 1.50`);
   }
   const fraction = decimals.replace(/0+$/, '');
   if (fraction.length > DIGITS) {
@@ -42,8 +42,8 @@ function plainDecimal(value: number): string {
 }
 
 /**
- * Returns a rate of a data file, number or text, in nano-units. Finer fractions are rounded up, so that
- * a cost is never below the invoice. Undefined for anything else.
+ * Returns a rate of a data file, which is a number or a text, in nano-units. Finer fractions are rounded
+ * up, so that a cost is never below the invoice. Returns undefined for any other value.
  */
 export function rateOf(value: unknown): bigint | undefined {
   const text = typeof value === 'number' && value >= 0 ? plainDecimal(value) : value;

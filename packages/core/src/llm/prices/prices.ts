@@ -1,8 +1,8 @@
-// Prices of models and costs of requests. The price is the row with that very id in the price files,
-// then the longest declared alias, then the price package. A name that is only similar has no price,
-// because a guess would be a wrong invoice. A project may only add prices and raise them, because the
-// user pays. A price names its row, so that every cost can be traced. This is the only file that uses
-// the price package, which contains its data and never uses the network.
+// Finds prices of models and computes costs of requests. A price is the row with the id of the model in
+// the price files, else the row with the longest matching alias, else the entry of the price package. A
+// name that is only similar has no price, because a guess would be a wrong invoice. A project can only
+// add prices and raise them, because the user pays. A price names its row, so that every cost can be
+// traced. Only this file uses the price package, which contains its data and never uses the network.
 import { createRequire } from 'node:module';
 import type * as PriceLibrary from '@pydantic/genai-prices';
 import {
@@ -46,7 +46,7 @@ const MILLION = 1_000_000n;
 const perMillion = (amount: bigint): bigint => (amount + MILLION - 1n) / MILLION;
 
 /**
- * Default of a missing rate: reading a cache costs as much as input, and writing costs a quarter more.
+ * Returns the default rate of cache writes, a quarter above input. The default of cache reads is input.
  * No provider charges more, and a provider without charges reports no writes.
  */
 const presumedWrite = (input: bigint): bigint => (input * 5n + 3n) / 4n;
@@ -71,14 +71,14 @@ export function worstCost(inputTokens: number, outputTokens: number, price: Pric
   return perMillion(BigInt(inputTokens) * dearest + BigInt(outputTokens) * output);
 }
 
-// Two megabytes, loaded for the first model without a price file.
+// The package has two megabytes, so it is loaded when the first model has no row in a price file.
 let loaded: typeof PriceLibrary | undefined;
 const library = (): typeof PriceLibrary =>
   (loaded ??= createRequire(import.meta.url)('@pydantic/genai-prices'));
 
 interface Rate {
   rate: bigint;
-  /** Input length from which another rate applies. */
+  /** Input length from which another rate applies. Infinity: this rate applies to any length. */
   until: number;
 }
 
@@ -94,21 +94,21 @@ function readRate(value: unknown): Rate | undefined {
 /** A price with a fee per request is not used, because tokens do not determine it. */
 const FLAT_FEE = /^requests?_/;
 
-/** Undefined if the package does not know the model, or only in part. Never throws. */
+/** Returns undefined if the package has no complete price of the model. Never throws. */
 function packagedPrice(model: string, now: number): Price | undefined {
-  const found = lookUp(model, now);
-  if (!found) return undefined;
-  const rows = found.model_price;
+  const entry = lookUp(model, now);
+  if (!entry) return undefined;
+  const rows = entry.model_price;
   if (Object.keys(rows).some((key) => FLAT_FEE.test(key))) return undefined;
   const [input, output] = [readRate(rows.input_mtok), readRate(rows.output_mtok)];
   if (!input || !output) return undefined;
   const read = readRate(rows.cache_read_mtok) ?? input;
   const write = readRate(rows.cache_write_mtok) ?? { ...input, rate: presumedWrite(input.rate) };
-  const window = found.model.context_window ?? Number.POSITIVE_INFINITY;
+  const window = entry.model.context_window ?? Number.POSITIVE_INFINITY;
   const context = Math.min(window, ...[input, output, read, write].map(({ until }) => until));
   return {
     model,
-    row: `genai-prices:${found.provider.id}/${found.model.id}`,
+    row: `genai-prices:${entry.provider.id}/${entry.model.id}`,
     input: input.rate,
     output: output.rate,
     cache_read: read.rate,
@@ -130,14 +130,14 @@ function lookUp(model: string, now: number): PriceLibrary.PriceCalculationResult
 
 export type Prices = ReturnType<typeof createPrices>;
 
-/** One price file, as the library reads it. */
+/** One price file, as the library of items reads it. */
 type PriceLayer = Pick<DataLayer, 'source' | 'file' | 'value'>;
 
 interface PricePorts {
   /** True if the policy lets a project's files lower prices. */
   allowsLower?: boolean;
   clock?: Clock;
-  /** The last source of prices, which may depend on the time. */
+  /** Source of prices that no file has, at a time. Absent: the price package. */
   packaged?: (model: string, now: number) => Price | undefined;
 }
 
@@ -164,7 +164,7 @@ function priceOf(model: string, row: string, value: Json, currency: string): Pri
   };
 }
 
-/** An alias names one id, or many if it contains `*`. */
+/** An alias matches one id, or many if it contains `*`. */
 const fits = (alias: string, model: string): boolean =>
   alias === model || (alias.includes('*') && matchGlob(alias, model));
 
@@ -186,10 +186,10 @@ function createTable(config: JsonObject, currency: string) {
     declared(model: string): Price | undefined {
       const own = getOwn(rows, model);
       if (own !== undefined) return priceOf(model, `pricing.yaml:${model}`, own, currency);
-      const found = longestAlias(rows, model);
-      if (!found) return undefined;
-      const row = `pricing.yaml:${found.id} (alias ${found.alias})`;
-      return priceOf(model, row, getOwn(rows, found.id) ?? null, currency);
+      const match = longestAlias(rows, model);
+      if (!match) return undefined;
+      const row = `pricing.yaml:${match.id} (alias ${match.alias})`;
+      return priceOf(model, row, getOwn(rows, match.id) ?? null, currency);
     },
     default(): Price | undefined {
       const value = getOwn(config, 'default');
@@ -209,16 +209,16 @@ const costsNothing = (price: Price): boolean => RATES.every((rate) => price[rate
  * may be higher beyond it. INVARIANT: no rate is ever lower than the user's, and a model is never free
  * unless the user made it free.
  */
-function raised(base: Price | undefined, wanted: Price | undefined): Price | undefined {
-  if (!wanted) return base;
-  if (!base) return costsNothing(wanted) ? undefined : wanted;
-  if (wanted.currency !== base.currency) return base;
+function raised(base: Price | undefined, project: Price | undefined): Price | undefined {
+  if (!project) return base;
+  if (!base) return costsNothing(project) ? undefined : project;
+  if (project.currency !== base.currency) return base;
   const price = { ...base };
-  for (const rate of RATES) if (wanted[rate] > base[rate]) price[rate] = wanted[rate];
-  const context = Math.min(base.context ?? Infinity, wanted.context ?? Infinity);
+  for (const rate of RATES) if (project[rate] > base[rate]) price[rate] = project[rate];
+  const context = Math.min(base.context ?? Infinity, project.context ?? Infinity);
   if (Number.isFinite(context)) price.context = context;
   const isRaised = RATES.some((rate) => price[rate] !== base[rate]);
-  return { ...price, free: base.free && !isRaised, row: isRaised ? wanted.row : base.row };
+  return { ...price, free: base.free && !isRaised, row: isRaised ? project.row : base.row };
 }
 
 const merged = (layers: readonly PriceLayer[]): JsonObject =>
@@ -229,7 +229,7 @@ const currencyOf = (value: JsonObject): string | undefined => {
   return typeof currency === 'string' ? currency : undefined;
 };
 
-/** Opens the tables of the user, the bundle and the price package, and the one of the project. */
+/** Opens two tables: one without the project, which a project cannot lower, and one with all files. */
 function openTables(layers: readonly PriceLayer[], ports: PricePorts) {
   const { clock = systemClock, packaged = packagedPrice, allowsLower = false } = ports;
   const owners = allowsLower ? layers : layers.filter(({ source }) => source !== 'project');
@@ -248,7 +248,7 @@ function openTables(layers: readonly PriceLayer[], ports: PricePorts) {
   };
 }
 
-/** `layers` are those of `pricing.yaml`, the strongest last. */
+/** Opens the prices. `layers` are the files `pricing.yaml`, the strongest last. */
 export function createPrices(layers: readonly PriceLayer[], ports: PricePorts = {}) {
   const { all, baseOf, baseDefault } = openTables(layers, ports);
   return {
@@ -263,32 +263,32 @@ export function createPrices(layers: readonly PriceLayer[], ports: PricePorts = 
           '`models` in `.ai/config/pricing.yaml`, or with `free: true` in your own when it costs nothing',
       });
     },
-    /** Price for a model without one, if no spend limit was declared. Its row marks it. */
+    /** Returns the price for a model without one. Its `row` is `pricing.yaml:default`. */
     default: () => raised(baseDefault(), all.default()),
   };
 }
 
-/** Returns the prices of a project's files that do not count, for `check`. */
+/** Returns a warning for each price of a project file that is ignored, for `check`. */
 export function uncountedPrices(
   layers: readonly PriceLayer[],
   ports: PricePorts = {},
 ): Diagnostic[] {
   const { all, foreign, currency, baseOf, baseDefault } = openTables(layers, ports);
-  const found: Diagnostic[] = [];
+  const warnings: Diagnostic[] = [];
   const warn = (file: string, message: string) => {
     const at = { file, line: 1, column: 1, severity: 'warning' } as const;
-    found.push({ ...at, code: 'price_not_counted', message, hint: AUTHORITY });
+    warnings.push({ ...at, code: 'price_not_counted', message, hint: AUTHORITY });
   };
-  const judge = (file: string, name: string, base: Price | undefined, wanted?: Price) => {
-    const price = raised(base, wanted);
-    if (!wanted || (price && RATES.every((rate) => price[rate] <= wanted[rate]))) return;
-    const why = base ? `\`${base.row}\` says more` : 'a project cannot make a model free';
-    warn(file, `the price of ${name} does not count: ${why}`);
+  const judge = (file: string, name: string, base: Price | undefined, project?: Price) => {
+    const price = raised(base, project);
+    if (!project || (price && RATES.every((rate) => price[rate] <= project[rate]))) return;
+    const why = base ? `\`${base.row}\` is higher` : 'a project cannot make a model free';
+    warn(file, `the price of ${name} is ignored: ${why}`);
   };
   for (const { source, file, value } of layers) {
     if (source !== 'project' || ports.allowsLower) continue;
     if (foreign.some((layer) => layer.file === file)) {
-      warn(file, `its prices do not count: they are not in ${currency}`);
+      warn(file, `the prices of this file are ignored: their currency must be ${currency}`);
       continue;
     }
     for (const [id, row] of Object.entries(objectAt(value, 'models'))) {
@@ -300,5 +300,5 @@ export function uncountedPrices(
       judge(file, 'a model without a row', baseDefault(), all.default());
     }
   }
-  return found;
+  return warnings;
 }

@@ -1,4 +1,4 @@
-// A scripted reply with every default filled in. Both protocols write it.
+// Completes a scripted reply with defaults and with values of the request, for both protocols.
 import type { Json, JsonObject } from '../../base/index.ts';
 import { fillTemplate } from '../../expr/index.ts';
 import type { Stop } from '../message.ts';
@@ -21,11 +21,11 @@ export interface ScriptedAnswer {
 
 const half = (text: string): string => text.slice(0, Math.ceil(text.length / 2));
 
-/** Fills placeholders that may name parts of the request. Everything else stays as written. */
+/** Replaces placeholders with parts of the request. A reply without `fill` is returned unchanged. */
 function filled(reply: ScriptedReply, request: ScriptedRequest): ScriptedReply {
   if (reply.fill !== true) return reply;
   const { results, model, assistant_messages, number } = request;
-  // Paths have only names, so each result has one: `result_1` is the result of the first call.
+  // A path consists of names, so each result gets a name: `result_1` is the result of the first call.
   const named = results.map((result, index) => [`result_${index + 1}`, result]);
   const context = { model, assistant_messages, number, ...Object.fromEntries(named) } as JsonObject;
   const fill = (value: Json): Json => fillTemplate(value, context);
@@ -81,7 +81,7 @@ export function answerOf(reply: ScriptedReply, request: ScriptedRequest): Script
   return fault?.max_tokens_inside_arguments === true ? cutShort(answer) : answer;
 }
 
-/** Returns pieces of a text that never split a character. */
+/** Splits a text into pieces of `size` characters. A surrogate pair stays in one piece. */
 export function piecesOf(text: string, size: number): string[] {
   const pieces: string[] = [];
   for (let at = 0; at < text.length; ) {

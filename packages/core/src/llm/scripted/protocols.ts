@@ -1,11 +1,11 @@
-// Writes an answer in either protocol.
+// Writes a scripted answer in the form of either protocol.
 import { type Json, type JsonObject, parseJson, textAt } from '../../base/index.ts';
 import type { Protocol, Stop } from '../message.ts';
 import type { Counts } from '../usage.ts';
 import { piecesOf, type ScriptedAnswer } from './answer.ts';
 
 interface Wording {
-  /** Returns frames; the last one is the end marker. `hasUsage`: the request asks for the counts. */
+  /** Returns the frames of a stream. The last one is the end marker. `hasUsage`: the request wants counts. */
   frames(answer: ScriptedAnswer, hasUsage: boolean): string[];
   /** Returns an answer that is not streamed. */
   body(answer: ScriptedAnswer): Json;

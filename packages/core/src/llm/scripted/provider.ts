@@ -1,5 +1,5 @@
-// A scripted model behind real HTTP on loopback. Tests, the demo and users' own tests use the same code
-// as with a provider, without a key.
+// Serves a scripted model over HTTP on loopback. Tests, the demo and tests of users need no key and use
+// the same code as with a real provider.
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -10,7 +10,7 @@ import { describeRequest, matches, type ScriptedRequest } from './request.ts';
 import { checkScript, parseScript, type ScriptedReply } from './script.ts';
 import { errorWire, type Wire, wireOf } from './wire.ts';
 
-/** YAML text, a list of replies, or a program that answers every request. */
+/** YAML text, a list of replies, or a function that answers every request. */
 type ProviderScript =
   | string
   | readonly ScriptedReply[]
@@ -19,15 +19,16 @@ type ProviderScript =
 interface ScriptedProviderOptions {
   /** TCP port of the server. Absent: any free one. */
   port?: number;
-  /** If set, requests with another key are refused. */
+  /** Key that every request must send. Absent: any key is accepted. */
   key?: string;
+  /** Maximum number of received requests in `requests`. Absent: 1,000. */
   keep?: number;
 }
 
 export interface ScriptedProvider {
   /** Address for both `ANTHROPIC_BASE_URL` and `OPENAI_BASE_URL`. */
   readonly url: string;
-  /** Received requests, oldest first. Only the last ones are kept. */
+  /** Received requests, oldest first, at most `keep`. */
   readonly requests: readonly ScriptedRequest[];
   count(): number;
   /** Returns the number of listed replies that were never used. */
@@ -72,7 +73,7 @@ function readScript(script: ProviderScript): Outcome<{ choose: Choose; unused: (
   return replies.ok ? ok(fromList(replies.output)) : replies;
 }
 
-/** Undefined if the body is too long or incomplete. */
+/** Returns undefined if the body is too long or incomplete. */
 async function readBody(request: IncomingMessage): Promise<Buffer | undefined> {
   const parts: Buffer[] = [];
   let size = 0;
@@ -108,7 +109,7 @@ async function send(
   signal: AbortSignal,
 ): Promise<void> {
   response.writeHead(status, headers);
-  // The answer has begun even if nothing follows.
+  // The client gets the status even if no body follows.
   response.flushHeaders();
   for (const bytes of paceMs > 0 ? pieces : [Buffer.concat(pieces)]) {
     if (bytes.length > 0) await out(response, bytes);
@@ -118,7 +119,7 @@ async function send(
   if (end === 'cut') response.destroy();
 }
 
-/** Starts a server on loopback. Fails if the script is invalid or the port is in use. */
+/** Starts a server on loopback. Fails with `invalid_input` if the script is invalid or the port in use. */
 export async function startScriptedProvider(
   script: ProviderScript,
   options: ScriptedProviderOptions = {},
@@ -131,7 +132,7 @@ export async function startScriptedProvider(
   const closing = new AbortController();
   let count = 0;
 
-  function remember(protocol: Protocol, incoming: IncomingMessage, bytes: Buffer) {
+  function addRequest(protocol: Protocol, incoming: IncomingMessage, bytes: Buffer) {
     const body = parseJson(bytes.toString());
     if (!body.ok || !isObject(body.output)) return undefined;
     const headers = plainHeaders(incoming);
@@ -163,9 +164,9 @@ export async function startScriptedProvider(
   }
 
   async function serve(incoming: IncomingMessage, response: ServerResponse): Promise<void> {
-    const gone = new AbortController();
-    response.once('close', () => gone.abort());
-    const signal = AbortSignal.any([gone.signal, closing.signal]);
+    const disconnect = new AbortController();
+    response.once('close', () => disconnect.abort());
+    const signal = AbortSignal.any([disconnect.signal, closing.signal]);
     const path = (incoming.url ?? '').split('?')[0] ?? '';
     const protocol = Object.hasOwn(PATHS, path) ? PATHS[path] : undefined;
     const bytes = await readBody(incoming);
@@ -173,13 +174,13 @@ export async function startScriptedProvider(
       send(response, errorWire(protocol ?? 'anthropic', status, { error: { message } }), 0, signal);
     if (!protocol || incoming.method !== 'POST') return await refuse(404, 'path not found');
     if (bytes === undefined) return await refuse(413, 'the request is too large');
-    if (!isKeyRight(incoming, key)) return await refuse(401, 'this key is not known here');
-    const request = remember(protocol, incoming, bytes);
+    if (!isKeyRight(incoming, key)) return await refuse(401, 'invalid API key');
+    const request = addRequest(protocol, incoming, bytes);
     if (!request) return await refuse(400, 'the request must be a JSON object');
     await reply(request, response, signal);
   }
 
-  // Loaded here, because a program that only imports the library needs no server.
+  // The module is loaded here, because a program that only imports the library needs no server.
   const { createServer } = await import('node:http');
   const server = createServer((incoming, response) => {
     // The client disconnected, the server is closing, or the script's own program failed.

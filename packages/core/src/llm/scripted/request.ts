@@ -1,4 +1,4 @@
-// A request to a scripted provider as its script sees it, the same for both protocols.
+// Describes a request to a scripted provider in one form for both protocols, for its script.
 import { getOwn, type Json, type JsonObject, listAt, parseJson, textAt } from '../../base/index.ts';
 import type { Protocol } from '../message.ts';
 import type { ScriptedMatch } from './script.ts';
@@ -27,7 +27,7 @@ function textsIn(value: Json | undefined, into: string[] = []): string[] {
 }
 
 const holds = (value: Json | undefined, text: string): boolean =>
-  textsIn(value).some((found) => found.includes(text));
+  textsIn(value).some((part) => part.includes(text));
 
 const parsed = (content: Json | undefined): Json => {
   const text = typeof content === 'string' ? content : textsIn(content).join('');

@@ -1,5 +1,5 @@
-// The script of a scripted provider: a list of replies, from YAML or a program. It is checked before
-// anything runs, because a typing mistake would look like a fault of the tested code.
+// Reads the script of a scripted provider: a list of replies, from YAML or a program. It is checked before
+// the provider starts, because a typing mistake would look like a fault of the tested code.
 import {
   anything,
   fail,
@@ -36,7 +36,7 @@ const fault = record({
   status: count,
   /** Value of the header `Retry-After` in seconds. */
   retry_after: count,
-  /** With a status its body; otherwise an error inside of the stream. */
+  /** Error in the body of the answer if `status` is set, otherwise in an event of the stream. */
   error: record({ type: text, message: text }),
   /** Number of events before the error inside of the stream. */
   after_events: count,
@@ -50,15 +50,15 @@ const fault = record({
   reset: flag,
   /** The answer ends normally, but without its last event. */
   no_end_marker: flag,
-  /** The last call (or the text) is cut in the middle, and the reply reports that. */
+  /** The last call (or the text) is cut in the middle, and the stop reason is `max_tokens`. */
   max_tokens_inside_arguments: flag,
   missing_usage: flag,
-  /** Declares another content type for the stream. */
+  /** Content type of the answer. Absent: the right one. */
   content_type: text,
 });
 export type ScriptedFault = ReadBy<typeof fault>;
 
-/** Conditions of a reply. All given ones must match. */
+/** Conditions of a reply. A request must match all of them. */
 const match = record({
   /** Text that occurs anywhere in the system text or the messages. */
   text,
@@ -76,7 +76,7 @@ const reply = record({
   thinking: text,
   tool_calls: listOf(call),
   stop: oneOf<Stop>(['end', 'tool_use', 'max_tokens', 'refusal', 'stop_sequence']),
-  /** Reported usage. Absent: estimated from the sizes. */
+  /** Usage that the answer reports. An absent count is estimated from the sizes. */
   usage: record({
     input_tokens: count,
     output_tokens: count,
@@ -89,7 +89,7 @@ const reply = record({
   delay_ms: count,
   /** Pause between two events of a stream, in milliseconds. */
   pace_ms: count,
-  /** Number of characters of a delta. */
+  /** Number of characters of a delta. Absent: 24. */
   piece: count,
   fault,
   match,

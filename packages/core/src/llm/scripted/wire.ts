@@ -62,7 +62,7 @@ function withGarbage(pieces: readonly Buffer[], at: number): Buffer[] {
   return [bytes.subarray(0, at), GARBAGE, bytes.subarray(at)];
 }
 
-/** Applies the first given fault of bytes. */
+/** Applies the first byte fault that is set: cut, stall or garbage. */
 function spoil(pieces: Buffer[], fault: ScriptedFault): Pick<Wire, 'pieces' | 'end'> {
   const { cut_at_byte, stall_at_byte, garbage_at_byte } = fault;
   if (cut_at_byte !== undefined) return { pieces: firstBytes(pieces, cut_at_byte), end: 'cut' };

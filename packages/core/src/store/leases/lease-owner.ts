@@ -38,7 +38,7 @@ function readWorld(): string | undefined {
   return boot && pids && /^[0-9a-f]{32}$/.test(boot) ? `${boot}.${pids}` : undefined;
 }
 
-/** State and start time: fields 3 and 22, after a name that may hold anything. */
+/** Reads fields 3 and 22 of a process. The name before them can contain any character, so `)` ends it. */
 function readStat(pid: number): { state: string; started: string } | undefined {
   const text = attempt(() => readFileSync(`/proc/${pid}/stat`, 'utf8'));
   const fields = text?.slice(text.lastIndexOf(')') + 2).split(' ');
@@ -48,7 +48,7 @@ function readStat(pid: number): { state: string; started: string } | undefined {
     : undefined;
 }
 
-/** Killed and not yet collected by its parent: nothing of it runs any more. */
+/** Returns true for a killed process that its parent has not collected. No task of it runs. */
 const isCorpse = (pid: number, state: string): boolean =>
   'ZX'.includes(state) && (attempt(() => readdirSync(`/proc/${pid}/task`))?.length ?? 2) <= 1;
 
@@ -64,7 +64,7 @@ function signalError(pid: number): string | undefined {
 const systemProcesses: ProcessTable = {
   world: readWorld,
   look(pid) {
-    // The kernel's own word: a folder under /proc may only be hidden from us.
+    // Only the kernel is certain, because a folder under /proc can be hidden from this process.
     if (signalError(pid) === 'ESRCH') return 'absent';
     const stat = readStat(pid);
     return stat && { started: stat.started, isDead: isCorpse(pid, stat.state) };
@@ -73,7 +73,7 @@ const systemProcesses: ProcessTable = {
 
 const FORM = /:(\d+)@([0-9a-f]{32}\.\d+)\.(\d+)$/;
 
-/** Returns the name of a process. If processes cannot be told apart for certain, the name proves nothing. */
+/** Returns the name of a process. Without boot or start time, the name is not a proof of identity. */
 export function nameOwner(processes: ProcessTable = systemProcesses, pid = process.pid): string {
   const name = `${hostname()}:${pid}`;
   const [world, self] = [processes.world(), processes.look(pid)];
@@ -87,11 +87,11 @@ function readOwner(name: string): LeaseOwner | undefined {
   return pid === '' ? undefined : { pid: Number(pid), world, started };
 }
 
-/** Is the process behind this name certainly not there any more? */
+/** Returns true only if the process with this name certainly does not exist. */
 export function isOwnerGone(name: string, processes: ProcessTable = systemProcesses): boolean {
   const owner = readOwner(name);
   if (!owner || owner.world !== processes.world()) return false;
-  const found = processes.look(owner.pid);
-  if (found === undefined) return false;
-  return found === 'absent' || found.isDead || found.started !== owner.started;
+  const entry = processes.look(owner.pid);
+  if (entry === undefined) return false;
+  return entry === 'absent' || entry.isDead || entry.started !== owner.started;
 }

@@ -1,4 +1,4 @@
-// Reads and writes the accounts of threads, which are texts in their rows, and caches them between commits.
+// Reads and writes the accounts of threads and caches them between commits. A row has its account as text.
 import type { Failure } from '../../base/index.ts';
 import { openReservations, readAccount, writeAccount } from '../account.ts';
 import type { Account, BudgetRefusal } from '../decide.ts';
@@ -12,38 +12,38 @@ const ELSEWHERE = `SELECT 1 FROM threads WHERE status NOT IN (${ENDED}) AND EXIS
   (SELECT 1 FROM json_each(budget, '$.open') WHERE value ->> 'key' = ?)`;
 const BELOW = `SELECT id, owner IS NULL OR coalesce(lease_until, 0) <= ?3 AS isLeft FROM threads
   JOIN thread_data ON thread = id WHERE root = ?1 AND ?2 IN (SELECT value FROM json_each(chain))`;
-/** So many are kept from one transaction to the next. */
-const MAX_KNOWN = 1000;
+/** Maximum number of accounts that stay in the cache after a transaction. */
+const MAX_CACHED = 1000;
 
 export type Accounts = ReturnType<typeof createAccounts>;
 
 /**
- * Accounts as this process knows them; true inside a transaction, as long as no other process wrote.
- * Threads of one tree pay into the same ones: each is written once, at the end of the transaction.
+ * Caches accounts. The cache is valid inside a transaction until another process writes. Threads of one
+ * tree share accounts, so a changed account is written once, at the end of the transaction.
  */
 export function createAccounts(connection: Connection) {
-  const known = new Map<string, Account>();
+  const cache = new Map<string, Account>();
   const unwritten = new Set<string>();
   const undo = (): void => {
-    known.clear();
+    cache.clear();
     unwritten.clear();
   };
   function get(thread: string): Account {
-    const account = known.get(thread);
+    const account = cache.get(thread);
     if (account) return account;
     const row = connection.get<{ budget: string }>(READ, thread);
     if (!row) throw new Error(`thread \`${thread}\` has no account`);
     const read = readAccount(thread, row.budget);
-    known.set(thread, read);
+    cache.set(thread, read);
     return read;
   }
   return {
     get,
     openOf: (thread: string): OpenReservation[] => openReservations(get(thread)),
-    /** Caches accounts that changed. The statement for `thread` writes its own; the rest is written at the end. */
+    /** Caches changed accounts. The caller writes the one of `thread`. `write` writes the others. */
     change(thread: string, changed: readonly Account[]): void {
       for (const account of changed) {
-        known.set(account.thread, account);
+        cache.set(account.thread, account);
         if (account.thread === thread) unwritten.delete(thread);
         else unwritten.add(account.thread);
       }
@@ -51,10 +51,10 @@ export function createAccounts(connection: Connection) {
     },
     /** Caches the account of a new thread, which the caller writes with its row. */
     add(account: Account): void {
-      known.set(account.thread, account);
+      cache.set(account.thread, account);
       connection.afterRollback(undo);
     },
-    /** Reports a refusal. The queries only make it more precise. */
+    /** Returns the failure of a refusal. A query makes its message more precise. */
     explain(refusal: BudgetRefusal, now: number): Failure {
       switch (refusal.needs) {
         case undefined:
@@ -68,16 +68,16 @@ export function createAccounts(connection: Connection) {
         }
       }
     },
-    /** At the end of every transaction. */
+    /** Writes changed accounts, at the end of every transaction. */
     write(): void {
       for (const thread of unwritten) {
-        const account = known.get(thread);
+        const account = cache.get(thread);
         if (account) connection.run(WRITE, writeAccount(account), thread);
       }
       unwritten.clear();
-      if (known.size > MAX_KNOWN) known.clear();
+      if (cache.size > MAX_CACHED) cache.clear();
     },
     /** Drops the cache after another process wrote. */
-    forget: (): void => known.clear(),
+    forget: (): void => cache.clear(),
   };
 }

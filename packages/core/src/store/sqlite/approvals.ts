@@ -1,7 +1,7 @@
-// Questions to people and their answers. An approval is bound: to one exact call, or to a named
-// capability or limit. INVARIANT: only a human channel decides, once, and what was approved is used
-// no more often and no later than was said. What a call took and did not exercise goes back, and
-// nobody gives back what it did not take.
+// Stores approval requests and decisions. An approval is bound to one exact call, or to a named capability
+// or limit. INVARIANT: a request is decided at most once, over a human channel, and an approval is never
+// used more often or later than the decision allows. A thread can return a use that it did not exercise,
+// but never more uses than it took.
 import { canonicalJson, fail, type Outcome, ok } from '../../base/index.ts';
 import { approvalTexts, damagedDecision, damageOf } from '../encode.ts';
 import type {
@@ -33,7 +33,7 @@ const TAKE = `INSERT INTO approval_uses (approval, thread, taken) VALUES (?, ?, 
   ON CONFLICT DO UPDATE SET taken = excluded.taken`;
 
 const REFUSALS: Readonly<Record<Exclude<ApprovalState, 'approved'>, string>> = {
-  pending: 'nobody has answered yet',
+  pending: 'is pending',
   denied: 'was denied',
   expired: 'has expired',
   used: 'was used as often as allowed',
@@ -52,7 +52,7 @@ type Texts = 'binding' | 'shown' | 'answer';
 type ApprovalRow = Columns<Omit<Approval, 'uses' | Texts>> &
   Record<'binding' | 'shown', string> & { answer: string | null; uses_left: number };
 
-/** Expiry is a fact of the clock, not of the row. */
+/** Returns the state at a time. The row does not store that an approval has expired. */
 function stateAt(row: ApprovalRow, now: number): ApprovalState {
   const { state, expires, uses_left } = row;
   if (state !== 'pending' && state !== 'approved') return state;
@@ -67,17 +67,17 @@ function toApproval(row: ApprovalRow, now: number): Approval {
 }
 
 const refused = (id: string, state: Exclude<ApprovalState, 'approved'>): Outcome<never> =>
-  fail(`approval_${state}`, `approval \`${id}\`: ${REFUSALS[state]}`, { approval: id, state });
+  fail(`approval_${state}`, `approval \`${id}\` ${REFUSALS[state]}`, { approval: id, state });
 
 /** Fails with `permission_denied` unless the approval has this binding and belongs to the chain. */
-function checkUse(found: Approval, use: ApprovalUse, chain: readonly string[]): Outcome<null> {
+function checkUse(approval: Approval, use: ApprovalUse, chain: readonly string[]): Outcome<null> {
   const isTheirs =
     chain.length === 0
-      ? found.thread === undefined
-      : found.thread !== undefined && chain.includes(found.thread);
-  if (isTheirs && canonicalJson(found.binding) === canonicalJson(use.binding)) return ok(null);
-  const message = `approval \`${found.id}\` is for something else`;
-  return fail('permission_denied', message, { approval: found.id });
+      ? approval.thread === undefined
+      : approval.thread !== undefined && chain.includes(approval.thread);
+  if (isTheirs && canonicalJson(approval.binding) === canonicalJson(use.binding)) return ok(null);
+  const message = `approval \`${approval.id}\` is for another thread or subject`;
+  return fail('permission_denied', message, { approval: approval.id });
 }
 
 const notFound = (id: string): Outcome<never> =>
@@ -95,13 +95,13 @@ export const isApproval = (connection: Connection, id: string): boolean =>
 export const approvalExists = (id: string): Outcome<never> =>
   fail('invalid_input', `approval \`${id}\` already exists`, { approval: id });
 
-/** A thread asks for itself, or as a hook for a thread above it. */
+/** Refuses a request for another thread. A thread can create requests for itself and for its ancestors. */
 export function askedForOther({ id, thread = '' }: NewApproval): Outcome<never> {
-  const message = `approval \`${id}\` is asked for \`${thread}\`, which is not above`;
+  const message = `approval \`${id}\` is for thread \`${thread}\`, which is not an ancestor`;
   return fail('invalid_input', message, { approval: id, thread });
 }
 
-/** Without a thread: outside of all. The same open question is asked once. */
+/** Creates a request, or returns the identical pending one. Without `thread` it is outside threads. */
 export function askApproval(
   connection: Connection,
   { id, kind, binding, shown, uses = 1, expires }: NewApproval,
@@ -124,10 +124,10 @@ function planUse(before: UsePlan, { back }: ApprovalUse, state: ApprovalState): 
   const { id, left, taken } = before;
   if (back) {
     if (taken > 0) return ok({ id, left: left + 1, taken: taken - 1 });
-    const message = `no use of approval \`${id}\` was taken here`;
+    const message = `no use of approval \`${id}\` can be returned; this thread took none`;
     return fail('invalid_input', message, { approval: id });
   }
-  // Uses of the same commit count: what the row says of them is not so any more.
+  // Earlier uses in this commit count, so the state in the row can be outdated.
   const now = state === 'used' && left > 0 ? 'approved' : state;
   if (now !== 'approved') return refused(id, now);
   return left > 0 ? ok({ id, left: left - 1, taken: taken + 1 }) : refused(id, 'used');
@@ -135,7 +135,7 @@ function planUse(before: UsePlan, { back }: ApprovalUse, state: ApprovalState): 
 
 const TAKEN = 'SELECT taken FROM approval_uses WHERE approval = ? AND thread = ?';
 
-/** Works out uses by a thread, or outside of all (no chain); writes nothing. */
+/** Computes the uses of a thread, or outside threads if the chain is empty. Writes nothing. */
 export function planUses(
   connection: Connection,
   uses: readonly ApprovalUse[],
@@ -144,11 +144,11 @@ export function planUses(
 ): Outcome<readonly UsePlan[]> {
   const plans = new Map<string, UsePlan>();
   for (const use of uses) {
-    const found = findApproval(connection, use.approval, now);
-    if (!found.ok) return found;
-    const allowed = checkUse(found.output, use, chain);
+    const result = findApproval(connection, use.approval, now);
+    if (!result.ok) return result;
+    const allowed = checkUse(result.output, use, chain);
     if (!allowed.ok) return allowed;
-    const { id, uses: left, state } = found.output;
+    const { id, uses: left, state } = result.output;
     const taken = Number(connection.get(TAKEN, id, chain[0] ?? '')?.['taken'] ?? 0);
     const plan = planUse(plans.get(id) ?? { id, left, taken }, use, state);
     if (!plan.ok) return plan;
@@ -167,23 +167,23 @@ export function writeUses(connection: Connection, plans: readonly UsePlan[], thr
 export function decideApproval(
   connection: Connection,
   id: string,
-  given: Decision,
+  decision: Decision,
   now: number,
 ): Outcome<Approval> {
   const row = connection.get<ApprovalRow>(ONE, id);
   if (!row) return notFound(id);
-  const [state, damaged] = [stateAt(row, now), damagedDecision(row, given)];
+  const [state, damaged] = [stateAt(row, now), damagedDecision(row, decision)];
   if (state !== 'pending') {
     const message = `approval \`${id}\` is already ${state}`;
     return fail('conflict', message, { approval: id, state });
   }
   if (damaged) return damaged;
   const { uses_left: uses, expires } = row;
-  const answer = given.answer === undefined ? null : JSON.stringify(given.answer);
+  const answer = decision.answer === undefined ? null : JSON.stringify(decision.answer);
   // biome-ignore format: in the order of the statement
   connection.run(
-    DECIDE, given.decision, given.uses ?? uses, given.expires ?? expires, now, given.who,
-    given.channel, given.why, answer, id,
+    DECIDE, decision.decision, decision.uses ?? uses, decision.expires ?? expires, now, decision.who,
+    decision.channel, decision.why, answer, id,
   );
   return findApproval(connection, id, now);
 }

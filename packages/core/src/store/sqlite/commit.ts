@@ -37,7 +37,7 @@ import {
 const ROW = `SELECT number, root, depth, seq, epoch, status, lease_until, wakes, heard
   FROM threads WHERE id = ?`;
 
-// Most commits are events, cost and amounts: columns without an index.
+// Most commits change only these columns. They have no index.
 const ALWAYS = `UPDATE threads SET seq = ?, updated = ?, cost = coalesce(?, cost),
   attempt = coalesce(?, attempt), budget = coalesce(?, budget)`;
 
@@ -75,7 +75,7 @@ function writeFenced(
 const NO_USES = ok([]);
 const NO_ACCOUNTS: readonly Account[] = [];
 
-/** Checks what is left after the decision, in the order of the port. Writes nothing. */
+/** Checks secrets, approval requests and uses of approvals, in the order of the port. Writes nothing. */
 function checkRest(
   connection: Connection,
   commit: Commit,
@@ -84,8 +84,8 @@ function checkRest(
 ): Outcome<readonly UsePlan[]> {
   if (!commit.ask && !commit.use && !commit.secrets) return NO_USES;
   const { ask = [], use, secrets } = commit;
-  const kept = secrets ? checkSecrets(connection, chain[0] ?? '', secrets) : NO_USES;
-  if (!kept.ok) return kept;
+  const secretCheck = secrets ? checkSecrets(connection, chain[0] ?? '', secrets) : NO_USES;
+  if (!secretCheck.ok) return secretCheck;
   const ids = ask.map(({ id }) => id);
   const taken = ids.find((id, at) => ids.indexOf(id) !== at || isApproval(connection, id));
   if (taken !== undefined) return approvalExists(taken);
@@ -106,10 +106,10 @@ function insertChildren(
     if (!child) return [];
     insertThread(registry, child, { parent, budget: writeAccount(account) }, now);
     registry.accounts.add(account);
-    const held = holdThread(registry, account.thread, now);
+    const lease = holdThread(registry, account.thread, now);
     // This transaction has inserted the thread, so a failure is a bug.
-    if (!held.ok) throw new Error(held.error.detail.message);
-    return [held.output];
+    if (!lease.ok) throw new Error(lease.error.detail.message);
+    return [lease.output];
   });
 }
 
@@ -150,8 +150,8 @@ function writeRest(
   // A thread that has ended or was removed gets no signal.
   for (const signal of tell) sendSignal(registry, signal, now);
   if (tell.length > 0) registry.held.forgetRows();
-  const approvals = (commit.ask ?? []).map((asked) =>
-    askApproval(connection, asked, asked.thread ?? thread, now),
+  const approvals = (commit.ask ?? []).map((request) =>
+    askApproval(connection, request, request.thread ?? thread, now),
   );
   if (uses.length > 0) writeUses(connection, uses, thread);
   if (commit.secrets) keepSecrets(connection, thread, commit.secrets);
@@ -165,13 +165,13 @@ export function runCommit(
   encoded: CommitText,
   now: number,
 ): Outcome<Committed> {
-  const { connection, held, feed, accounts } = registry;
-  const { commit, events, children: born } = encoded;
+  const { connection, held: leases, feed, accounts } = registry;
+  const { commit, events, children: childTexts } = encoded;
   const { expect, release } = commit;
-  const before = held.get(thread);
-  const fence = held.rowOf(before) ?? connection.get<FenceRow>(ROW, thread);
+  const before = leases.get(thread);
+  const fence = leases.rowOf(before) ?? connection.get<FenceRow>(ROW, thread);
   if (!fence) return noThread(thread);
-  // The thread as this process knows it. One that it learned about elsewhere is looked up.
+  // A cached lease with another epoch is outdated, so its chain is read again.
   const same = before?.epoch === fence.epoch ? before : undefined;
   const chain = same?.chain ?? chainOf(connection, thread);
   const view = {
@@ -184,14 +184,14 @@ export function runCommit(
   if (decision.kind === 'refuse' && decision.needs !== 'signals') {
     const failure = accounts.explain(decision, now);
     if (LEASE_LOST.includes(failure.error.code)) {
-      connection.afterCommit(() => held.drop(thread, expect.epoch));
+      connection.afterCommit(() => leases.drop(thread, expect.epoch));
     }
     return failure;
   }
-  const known = same ?? held.add(thread, { ...fence, chain });
+  const lease = same ?? leases.add(thread, { ...fence, chain });
   if (decision.kind === 'refuse') {
     const signals = signalsAfter(connection, thread, decision.after);
-    held.markDelivered(known, signals.at(-1)?.number ?? 0);
+    leases.markDelivered(lease, signals.at(-1)?.number ?? 0);
     return decision.explain(signals);
   }
   const { seq, status } = decision.row;
@@ -203,22 +203,22 @@ export function runCommit(
   if (!uses.ok) return uses;
   const own = decision.accounts.find((account) => account.thread === thread);
   const budget = own && writeAccount(own);
-  held.keepRow(known, writeFenced(connection, fence, encoded, decision.row, budget, now));
+  leases.keepRow(lease, writeFenced(connection, fence, encoded, decision.row, budget, now));
   insertEvents(connection, fence.number, fence.seq, events, now);
   accounts.change(thread, decision.accounts);
   const parent = { id: thread, root: fence.root, depth: fence.depth, chain };
-  const children = insertChildren(registry, born, decision.children, parent, now);
+  const children = insertChildren(registry, childTexts, decision.children, parent, now);
   const approvals = writeRest(registry, thread, encoded, uses.output, now);
-  if (commit.status !== undefined && REVOKING.includes(status)) held.forgetWords();
+  if (commit.status !== undefined && REVOKING.includes(status)) leases.forgetWords();
   connection.afterCommit(() => {
-    if (release) held.drop(thread, expect.epoch);
+    if (release) leases.drop(thread, expect.epoch);
     if (release && !isEnded(status)) feed.queued();
     feed.moved({ thread, seq, status });
   });
-  const revoked = held.revokedIn(chain, known);
+  const revoked = leases.revokedIn(chain, lease);
   return ok({
     seq,
-    signals: undelivered(registry, thread, known, fence.wakes),
+    signals: undelivered(registry, thread, lease, fence.wakes),
     lease_ms: release || fence.lease_until === null ? 0 : fence.lease_until - now,
     reserved: decision.reserved,
     children,

@@ -8,15 +8,15 @@ import type { HeldThreads } from './leased-thread.ts';
 const ALL = 'SELECT id AS thread, seq, status FROM threads';
 const LISTED = `${ALL} WHERE id IN (SELECT value FROM json_each(?))`;
 const CALLED = 'SELECT id FROM threads WHERE wakes > heard';
-const SAID =
+const SENT =
   'SELECT thread, number, kind FROM signals WHERE thread = ? AND number > ? ORDER BY number';
 
 type OnHead = (head: Head) => void;
 
-/** Threads that somebody watches, all of them under `undefined`, and how far each was told. */
+/** Manages watchers by thread, and the last event that was reported for each. `undefined`: all threads. */
 function createWatched(connection: Connection) {
   const watchers = new Map<string | undefined, Set<OnHead>>();
-  const told = new Map<string, number>();
+  const reported = new Map<string, number>();
   const heads = (): Head[] =>
     watchers.has(undefined)
       ? connection.all<Head>(ALL)
@@ -25,14 +25,14 @@ function createWatched(connection: Connection) {
   function tell(head: Head): void {
     const [own, ofAll] = [watchers.get(head.thread), watchers.get(undefined)];
     if (!own && !ofAll) return;
-    told.set(head.thread, head.seq);
+    reported.set(head.thread, head.seq);
     for (const watcher of own ?? []) watcher(head);
     for (const watcher of ofAll ?? []) watcher(head);
   }
 
   function look(): void {
     if (watchers.size === 0) return;
-    for (const head of heads()) if (told.get(head.thread) !== head.seq) tell(head);
+    for (const head of heads()) if (reported.get(head.thread) !== head.seq) tell(head);
   }
 
   return {
@@ -40,9 +40,9 @@ function createWatched(connection: Connection) {
     /** Notifies watchers of commits of other processes. */
     look,
     isIdle: () => watchers.size === 0,
-    /** Nobody kept count of what nobody watched: it is told from where it is now. */
+    /** Starts to count threads that had no watcher: their next event is reported. */
     count(): void {
-      for (const { thread, seq } of heads()) if (!told.has(thread)) told.set(thread, seq);
+      for (const { thread, seq } of heads()) if (!reported.has(thread)) reported.set(thread, seq);
     },
     join(thread: string | undefined, watcher: OnHead): () => void {
       const all = watchers.get(thread) ?? new Set();
@@ -50,7 +50,7 @@ function createWatched(connection: Connection) {
       return () => {
         all.delete(watcher);
         if (all.size === 0 && watchers.get(thread) === all) watchers.delete(thread);
-        if (watchers.size === 0) told.clear();
+        if (watchers.size === 0) reported.clear();
       };
     },
     clear(): void {
@@ -59,15 +59,15 @@ function createWatched(connection: Connection) {
   };
 }
 
-/** Signals to threads that are held here, from any process. */
-function createCalls(connection: Connection, held: HeldThreads) {
+/** Notifies listeners of signals, from any process, to threads with a lease of this process. */
+function createCalls(connection: Connection, leases: HeldThreads) {
   const listeners = new Set<(note: SignalNote) => void>();
 
   function tell(note: SignalNote): void {
-    const thread = held.get(note.thread);
+    const thread = leases.get(note.thread);
     if (!thread || note.number <= thread.announced) return;
     thread.announced = note.number;
-    // Listeners are others' code: never inside a transaction.
+    // A listener is code of the caller, so it never runs inside a transaction.
     for (const listener of listeners) queueMicrotask(() => listener(note));
   }
 
@@ -78,9 +78,9 @@ function createCalls(connection: Connection, held: HeldThreads) {
     look(): void {
       if (listeners.size === 0) return;
       for (const { id } of connection.all<{ id: string }>(CALLED)) {
-        const thread = held.get(id);
+        const thread = leases.get(id);
         if (!thread) continue;
-        for (const note of connection.all<SignalNote>(SAID, id, thread.announced)) tell(note);
+        for (const note of connection.all<SignalNote>(SENT, id, thread.announced)) tell(note);
       }
     },
   };
@@ -88,15 +88,15 @@ function createCalls(connection: Connection, held: HeldThreads) {
 
 export type Feed = ReturnType<typeof createFeed>;
 
-/** `onForeign` is called when other processes wrote. */
+/** Creates the feed of a store. `onForeign` is called after another process wrote. */
 export function createFeed(
   connection: Connection,
-  held: HeldThreads,
+  leases: HeldThreads,
   intervalMs: number,
   onForeign: () => void,
 ) {
   const watched = createWatched(connection);
-  const calls = createCalls(connection, held);
+  const calls = createCalls(connection, leases);
   const queues = new Set<() => void>();
   const closing = new Set<() => void>();
   let timer: NodeJS.Timeout | undefined;
@@ -106,7 +106,7 @@ export function createFeed(
     const now = Number(connection.get('PRAGMA data_version')?.['data_version']);
     isFresh = true;
     if (now === version) return;
-    held.forgetWords();
+    leases.forgetWords();
     onForeign();
     watched.look();
     calls.look();
@@ -114,7 +114,7 @@ export function createFeed(
     version = now;
   }
 
-  /** A failed read is repeated at the next look. */
+  /** Runs a step that reads. After a failed read, the next `look` reads again. */
   function tryTo(step: () => void): void {
     try {
       step();
@@ -123,13 +123,13 @@ export function createFeed(
     }
   }
 
-  /** A process that commits all the time looks all the time: then the clock has nothing to do. */
+  /** Looks for commits, unless a transaction of this process did so since the last interval. */
   function onInterval(): void {
     if (!isFresh) tryTo(look);
     isFresh = false;
   }
 
-  /** Begins to wait; answers with the end. */
+  /** Starts the interval for a new listener. Returns the function that removes the listener. */
   function wait(leave: () => void): () => void {
     if (!isOver) timer ??= setInterval(onInterval, intervalMs);
     return () => {
@@ -146,14 +146,14 @@ export function createFeed(
   }
 
   return {
-    /** At the start of every transaction: what others wrote until then is seen now. */
+    /** Looks for commits of other processes, at the start of every transaction. */
     onBegin: look,
     moved: watched.tell,
     said: calls.tell,
     queued(): void {
       for (const listener of queues) listener();
     },
-    /** Called for heads of this thread (of all, when undefined); answers with the end. */
+    /** Calls `watcher` for heads of this thread (`undefined`: of all threads). Returns the end. */
     onMove(thread: string | undefined, watcher: OnHead): () => void {
       tryTo(watched.look);
       const leave = wait(watched.join(thread, watcher));
@@ -161,9 +161,9 @@ export function createFeed(
       return leave;
     },
     onSignal: (listener: (note: SignalNote) => void) => wait(join(calls.listeners, listener)),
-    /** Called when something may have been queued. */
+    /** Calls `listener` when a thread may have been queued. */
     onQueue: (listener: () => void) => wait(join(queues, listener)),
-    /** Called once, when the store closes. */
+    /** Calls `listener` once, when the store closes. */
     onClose(listener: () => void): () => void {
       if (isOver) listener();
       return join(closing, listener);

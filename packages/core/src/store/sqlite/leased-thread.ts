@@ -15,7 +15,7 @@ export interface CachedLease {
   chain: readonly string[];
   /** Number of the last signal that was delivered. */
   told: number;
-  /** The last signal that listeners were called for. */
+  /** Number of the last signal for which listeners were called. */
   announced: number;
   /** The nearest revoked thread of the chain at version `asOf`. */
   revoked: string | undefined;
@@ -40,42 +40,42 @@ export function createHeldThreads(connection: Connection) {
 
   return {
     get: (thread: string): CachedLease | undefined => all.get(thread),
-    /** A new one; `heard` is what its journal has obeyed, `wakes` what was said to it so far. */
+    /** Adds an entry. `heard`: last acknowledged signal. `wakes`: last sent signal. */
     add(
       thread: string,
       facts: { epoch: number; chain: readonly string[]; heard: number; wakes: number },
     ): CachedLease {
       const { epoch, chain, heard: told, wakes: announced } = facts;
-      const held = { epoch, chain, told, announced, revoked: undefined, asOf: -1, rowAsOf: -1 };
-      all.set(thread, held);
-      return held;
+      const entry = { epoch, chain, told, announced, revoked: undefined, asOf: -1, rowAsOf: -1 };
+      all.set(thread, entry);
+      return entry;
     },
     /** Drops the entry if it has this epoch. */
     drop(thread: string, epoch: number): void {
       if (all.get(thread)?.epoch === epoch) all.delete(thread);
     },
-    markDelivered(held: CachedLease, to: number): void {
-      const before = held.told;
+    markDelivered(entry: CachedLease, to: number): void {
+      const before = entry.told;
       if (to <= before) return;
-      held.told = to;
+      entry.told = to;
       connection.afterRollback(() => {
-        held.told = before;
+        entry.told = before;
       });
     },
     /** Returns the nearest revoked thread of the chain. A leased thread caches it. */
-    revokedIn(chain: readonly string[], held?: CachedLease): string | undefined {
-      if (held?.asOf === version) return held.revoked;
+    revokedIn(chain: readonly string[], entry?: CachedLease): string | undefined {
+      if (entry?.asOf === version) return entry.revoked;
       const rows = connection.all(revokedOf(chain.length), ...chain);
-      const found =
+      const nearest =
         rows.length === 0 ? undefined : chain.find((id) => rows.some((row) => row['id'] === id));
-      if (held) [held.revoked, held.asOf] = [found, version];
-      return found;
+      if (entry) [entry.revoked, entry.asOf] = [nearest, version];
+      return nearest;
     },
-    /** Undefined: the row must be read. INVARIANT: inside a transaction it always equals the row in the file. */
-    rowOf: (held: CachedLease | undefined): FenceRow | undefined =>
-      held?.rowAsOf === rowVersion ? held.row : undefined,
-    keepRow(held: CachedLease, row: FenceRow): void {
-      [held.row, held.rowAsOf] = [row, rowVersion];
+    /** Returns the cached row, or undefined. INVARIANT: inside a transaction it always equals the row in the file. */
+    rowOf: (entry: CachedLease | undefined): FenceRow | undefined =>
+      entry?.rowAsOf === rowVersion ? entry.row : undefined,
+    keepRow(entry: CachedLease, row: FenceRow): void {
+      [entry.row, entry.rowAsOf] = [row, rowVersion];
       connection.afterRollback(forgetRows);
     },
     /** A write that is not a commit of the thread changed rows, so they must be read again. */

@@ -1,5 +1,5 @@
 // Leases of threads. A lease has a deadline and an epoch. Every claim raises the epoch, so a write of an
-// earlier owner is refused. A lease ends at once if its process is known to be gone.
+// earlier owner is refused. A lease ends at once if its process is certainly gone.
 import { fail, type Outcome, ok } from '../../base/index.ts';
 import type { Lease, LeasedThread, Owner, Renewed, Wanted } from '../port.ts';
 import { AT_WORK, interruption, isEnded, noThread, type ThreadStatus } from '../thread-id.ts';
@@ -39,7 +39,7 @@ const ABANDONED = `SELECT number, id, seq, status, owner FROM threads WHERE stat
   OR (owner IS NULL AND queued IS NULL AND status IN (${WORK}) AND updated <= ?3))`;
 const INTERRUPT = `UPDATE threads SET status = 'interrupted', seq = seq + 1, epoch = epoch + 1, owner = NULL,
   lease_until = NULL, queued = ?1, updated = ?1 WHERE id = ?2`;
-const LET_GO = `UPDATE threads SET epoch = epoch + 1, owner = NULL, lease_until = NULL, queued = ?1 WHERE id = ?2`;
+const ABANDON = `UPDATE threads SET epoch = epoch + 1, owner = NULL, lease_until = NULL, queued = ?1 WHERE id = ?2`;
 const UNRELEASED = `SELECT id AS thread, epoch, seq, status, owner, lease_until FROM threads
   WHERE owner IS NOT NULL AND status IN (${ENDED})`;
 
@@ -49,7 +49,7 @@ interface Claimable {
   lease_until: number | null;
 }
 
-/** May this owner have a thread that is in this state? */
+/** Checks if this owner may claim a thread. Fails with `thread_ended` or `lease_held`. */
 function checkClaim(
   { clock, isGone }: Registry,
   thread: string,
@@ -57,22 +57,22 @@ function checkClaim(
   owner: string,
   how: How,
 ): Outcome<null> {
-  const { status, owner: holder, lease_until } = row;
+  const { status, owner: current, lease_until } = row;
   if (!how.reopen && isEnded(status)) {
     return fail('thread_ended', `thread \`${thread}\` has ended: ${status}`, { thread, status });
   }
   const now = clock.now();
   const until = lease_until ?? 0;
-  if (how.force || holder === null || holder === owner) return ok(null);
-  if (until <= now || until > now + MAX_LEASE_MS || isGone(holder)) return ok(null);
-  const message = `thread \`${thread}\` is leased by \`${holder}\``;
-  return fail('lease_held', message, { thread, owner: holder, until });
+  if (how.force || current === null || current === owner) return ok(null);
+  if (until <= now || until > now + MAX_LEASE_MS || isGone(current)) return ok(null);
+  const message = `thread \`${thread}\` is leased by \`${current}\``;
+  return fail('lease_held', message, { thread, owner: current, until });
 }
 
 const untilOf = ({ clock }: Registry, ttlMs: number): number =>
   clock.now() + Math.min(ttlMs, MAX_LEASE_MS);
 
-function hold(registry: Registry, thread: string, owner: Owner): Outcome<LeasedThread> {
+function grantLease(registry: Registry, thread: string, owner: Owner): Outcome<LeasedThread> {
   const until = untilOf(registry, owner.ttlMs);
   registry.connection.run(CLAIM, owner.owner, until, thread);
   return holdThread(registry, thread, registry.clock.now());
@@ -88,10 +88,10 @@ export function claimThread(
   const row = registry.connection.get<Claimable>(sql, thread);
   if (!row) return noThread(thread);
   const free = checkClaim(registry, thread, row, owner.owner, how);
-  return free.ok ? hold(registry, thread, owner) : free;
+  return free.ok ? grantLease(registry, thread, owner) : free;
 }
 
-/** When the next one of what is queued is due. */
+/** Returns the time at which the next queued thread is due. Undefined: no thread is queued. */
 export function nextQueued({ connection }: Registry, { tenant, projects }: Wanted) {
   const sql = `SELECT min(queued) AS at ${takeable(projects.length)}`;
   return connection.get<{ at: number | null }>(sql, tenant || null, ...projects)?.at ?? undefined;
@@ -104,11 +104,11 @@ export function takeThreads(
 ): Outcome<LeasedThread[]> {
   const { connection, clock } = registry;
   const sql = `SELECT id ${takeable(projects.length)} AND queued <= ? ORDER BY priority DESC, queued, id LIMIT ?`;
-  const given = [tenant || null, ...projects, clock.now(), count];
+  const values = [tenant || null, ...projects, clock.now(), count];
   const taken: LeasedThread[] = [];
-  for (const { id } of connection.all<{ id: string }>(sql, ...given)) {
-    const got = hold(registry, id, owner);
-    if (got.ok) taken.push(got.output);
+  for (const { id } of connection.all<{ id: string }>(sql, ...values)) {
+    const lease = grantLease(registry, id, owner);
+    if (lease.ok) taken.push(lease.output);
   }
   return ok(taken);
 }
@@ -118,34 +118,34 @@ export function renewLeases(
   leases: readonly Lease[],
   ttlMs: number,
 ): Outcome<Renewed[]> {
-  const { connection, held, clock } = registry;
-  const wanted = JSON.stringify(leases.map(({ thread, epoch }) => [thread, epoch]));
+  const { connection, held: cache, clock } = registry;
+  const pairs = JSON.stringify(leases.map(({ thread, epoch }) => [thread, epoch]));
   const until = untilOf(registry, ttlMs);
   type Row = { id: string; epoch: number; wakes: number };
-  const found = new Map(connection.all<Row>(RENEW, until, wanted).map((row) => [row.id, row]));
+  const rows = new Map(connection.all<Row>(RENEW, until, pairs).map((row) => [row.id, row]));
   const renewed: Renewed[] = [];
   for (const { thread, epoch } of leases) {
-    const row = found.get(thread);
-    const known = held.get(thread);
+    const row = rows.get(thread);
+    const entry = cache.get(thread);
     if (!row || row.epoch !== epoch) {
-      connection.afterCommit(() => held.drop(thread, epoch));
+      connection.afterCommit(() => cache.drop(thread, epoch));
       continue;
     }
-    const signals = known ? undelivered(registry, thread, known, row.wakes) : [];
+    const signals = entry ? undelivered(registry, thread, entry, row.wakes) : [];
     renewed.push({ thread, lease_ms: until - clock.now(), signals });
   }
   return ok(renewed);
 }
 
 export function releaseLease(
-  { connection, clock, held, feed }: Registry,
+  { connection, clock, held: cache, feed }: Registry,
   { thread, epoch }: Lease,
   { again, delayMs = 0 }: { again?: true; delayMs?: number },
 ): Outcome<null> {
   const now = clock.now();
   const values = [again ? now + delayMs : null, now, thread, epoch];
   const row = connection.get<{ queued: number | null }>(RELEASE, ...values);
-  connection.afterCommit(() => held.drop(thread, epoch));
+  connection.afterCommit(() => cache.drop(thread, epoch));
   if (row && row.queued !== null) connection.afterCommit(() => feed.queued());
   return ok(null);
 }
@@ -161,14 +161,14 @@ export function findAbandoned({ connection, clock, isGone }: Registry): Abandone
   return connection.all<Abandoned>(ABANDONED, ...times, JSON.stringify(gone));
 }
 
-/** At work: interrupted. Else (claimed and not begun): free again, as it was. */
+/** Interrupts a running thread. A thread that was claimed and never started is queued again. */
 function abandonLease(registry: Registry, lost: Abandoned): string[] {
   const { connection, clock, feed, isGone } = registry;
   const { number, id: thread, seq, status, owner } = lost;
   const now = clock.now();
   connection.afterCommit(() => feed.queued());
   if (!AT_WORK.includes(status)) {
-    connection.run(LET_GO, now, thread);
+    connection.run(ABANDON, now, thread);
     return [];
   }
   connection.run(INTERRUPT, now, thread);

@@ -1,4 +1,4 @@
-// The methods of the port, by group: each checks and encodes what it was given, and queues or reads.
+// Implements the methods of the port. Each method checks and encodes its arguments, then reads or queues a write.
 import { type Outcome, ok, type RandomBytes } from '../../base/index.ts';
 import { toBudgetState, writeAccount } from '../account.ts';
 import { decideBudgets } from '../decide.ts';
@@ -65,12 +65,12 @@ const DECIDED = 'SELECT decided, who FROM approvals WHERE id = ?';
 export interface Parts extends Registry {
   random: RandomBytes;
   group: Group;
-  /** Refused once the store closes. What the file throws becomes a fault; a busy file is asked again. */
+  /** Runs a read, again while the file is busy. An exception becomes a failure. Fails after `close`. */
   read<T>(work: () => Outcome<T>): Answer<T>;
   write: Group['write'];
-  /** For `runCommit` only, which knows what it does to the rows of threads. */
+  /** Writes and keeps the cached rows. Only `runCommit` uses it, because it updates these rows itself. */
   commit: Group['write'];
-  /** Several steps of `look` and `group.write`, which go on to the end when the store closes meanwhile. */
+  /** Runs several steps of `look` and `group.write`. They complete even if the store closes in between. */
   steps<T>(work: () => Answer<T>): Answer<T>;
   look<T>(work: () => Outcome<T>): Answer<T>;
 }
@@ -140,7 +140,7 @@ export function journalPort(parts: Parts): Journal {
   };
 }
 
-/** Waits for the first queued thread: rung by what is queued, or when the next one is due. */
+/** Takes queued threads. It waits until a thread is queued or due, at most `waitMs`. */
 async function take(parts: Parts, owner: Owner, wanted: Wanted): Answer<LeasedThread[]> {
   const { group, feed, clock } = parts;
   const { count, projects, waitMs = 0 } = wanted;
@@ -155,8 +155,8 @@ async function take(parts: Parts, owner: Owner, wanted: Wanted): Answer<LeasedTh
       const at = next.output;
       if (at !== undefined && at <= clock.now()) {
         const work = () => takeThreads(parts, owner, wanted);
-        const got = await group.write(work, { rank: 'lease' });
-        if (!got.ok || got.output.length > 0) return got;
+        const taken = await group.write(work, { rank: 'lease' });
+        if (!taken.ok || taken.output.length > 0) return taken;
       }
       if (waitMs === 0) return ok([]);
       clearTimeout(due);
@@ -174,11 +174,11 @@ async function take(parts: Parts, owner: Owner, wanted: Wanted): Answer<LeasedTh
 const SWEEP_MS = 200;
 
 async function sweep(parts: Parts): ReturnType<Leases['sweep']> {
-  // Most sweeps find nothing: then nobody has to write.
-  const found = await parts.look(() => ok(findAbandoned(parts).length > 0));
-  if (!found.ok) return found;
+  // Most sweeps find no thread, so they need no write.
+  const check = await parts.look(() => ok(findAbandoned(parts).length > 0));
+  if (!check.ok) return check;
   const how = { rank: 'lease', patienceMs: SWEEP_MS } as const;
-  const swept = found.output
+  const swept = check.output
     ? await parts.group.write(() => interruptAbandoned(parts), how)
     : ok([]);
   if (!swept.ok) return swept;

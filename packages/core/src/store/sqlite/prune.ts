@@ -1,6 +1,6 @@
-// Old trees go, whole: a thread stays as long as anything above, beside or below it is alive or
-// young. Budgets and audit rows stay for good: they are what somebody must answer for, and an id that
-// has an account is never given again. Small steps, so that nobody waits long for us.
+// Removes old trees as a whole. A thread stays while any thread of its tree is active or young. Budgets and
+// audit rows always stay, because they are evidence, and an id with a budget is never used again. The steps
+// are small, so that other writers wait only a short time.
 import { type Outcome, ok } from '../../base/index.ts';
 import type { Answer, PruneOptions } from '../port.ts';
 import type { Connection } from './file/connection.ts';
@@ -13,10 +13,10 @@ const OVER = `HAVING max(status NOT IN (${ENDED})) = 0 AND max(ended) < ?1
   AND (?2 = 0 OR max(status = 'failed') = 0)`;
 const FIND = `SELECT root FROM threads WHERE ?4 IS NULL OR root IN
   (SELECT id FROM threads WHERE id = root AND project = ?4) GROUP BY root ${OVER} LIMIT ?3`;
-/** Looked at again where it is removed: it may have been opened meanwhile. */
+/** Checks a tree again in the transaction that removes it, because it may have been reopened. */
 const STILL = `SELECT root FROM threads WHERE root = ?3 GROUP BY root ${OVER}`;
 
-// Artifacts that nobody else uses go with their thread, before its uses do.
+// Artifacts that no other thread uses are removed before the rows that store their uses.
 const REMOVE: readonly string[] = [
   `DELETE FROM thread_events WHERE place > (SELECT number * ${EVENTS_A_THREAD} FROM threads WHERE id = ?1)
     AND place < (SELECT (number + 1) * ${EVENTS_A_THREAD} FROM threads WHERE id = ?1)`,
@@ -40,15 +40,15 @@ function removeTree(connection: Connection, root: string): string[] {
   return ids;
 }
 
-/** Less than this is soon used again. */
+/** Minimum number of free bytes to shrink the file. New rows soon use a smaller space. */
 const WORTHWHILE = 1024 * 1024;
 
 const pragma = (connection: Connection, name: string): number =>
   Number(Object.values(connection.get(`PRAGMA ${name}`) ?? {})[0] ?? 0);
 
 /**
- * The file becomes as small as what is in it, when a quarter of it is free. Nobody waits for that: while
- * others write the room stays, and the next one gives it back.
+ * Shrinks the file if a quarter of it is free. It does not wait: if another process writes, the next prune
+ * shrinks the file.
  */
 function giveBack(connection: Connection): void {
   try {
@@ -70,23 +70,23 @@ export async function prune(
   const failed = keepFailed ? 1 : 0;
   let roots: string[];
   try {
-    const found = connection.all<{ root: string }>(FIND, before, failed, trees, project);
-    roots = found.map(({ root }) => root);
+    const rows = connection.all<{ root: string }>(FIND, before, failed, trees, project);
+    roots = rows.map(({ root }) => root);
   } catch (error) {
     return connection.fault(error);
   }
   const removed: string[] = [];
   for (let at = 0; at < roots.length; at += TREES_A_STEP) {
     const step = roots.slice(at, at + TREES_A_STEP);
-    const gone = await group.write((): Outcome<string[]> => {
+    const result = await group.write((): Outcome<string[]> => {
       accounts.write();
       const old = step.filter((root) => connection.get(STILL, before, failed, root));
       return ok(old.flatMap((root) => removeTree(connection, root)));
     });
-    if (!gone.ok) return gone;
-    removed.push(...gone.output);
+    if (!result.ok) return result;
+    removed.push(...result.output);
   }
-  // A few before a run leave room for that run.
+  // A prune with a maximum runs before a run, which uses the free space.
   if (trees < 0) giveBack(connection);
   return ok({ removed });
 }

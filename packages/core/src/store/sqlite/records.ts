@@ -26,11 +26,11 @@ export function hashArtifact(thread: string, bytes: Uint8Array): Outcome<string>
   if (bytes.length <= MAX_BYTES) {
     return ok(`sha256:${createHash('sha256').update(bytes).digest('hex')}`);
   }
-  const message = `${bytes.length} bytes are too many for an artifact; at most ${MAX_BYTES}`;
+  const message = `an artifact of ${bytes.length} bytes is too large; the maximum is ${MAX_BYTES} bytes`;
   return fail('invalid_input', message, { thread, max: MAX_BYTES });
 }
 
-/** A number is given once; the same bytes again are the same secret. */
+/** Fails with `conflict` if a number is in use for other bytes. Equal bytes are the same secret. */
 export function checkSecrets(
   connection: Connection,
   thread: string,
@@ -91,7 +91,7 @@ const WHERE: Readonly<Record<Exclude<keyof AuditFilter, 'limit'>, (at: string) =
   decision: (at) => `decision = ${at}`,
   surface: (at) => `surface = ${at}`,
   thread: (at) => `${at} IN (caller, target)`,
-  // The whole id, or what comes after its last slash.
+  // The value is the whole id, or the part after its last slash.
   tool: (at) =>
     `operation LIKE 'tool:%' AND substr(operation, -1 - length(${at})) IN (':' || ${at}, '/' || ${at})`,
   since: (at) => `time >= ${at}`,
@@ -106,7 +106,7 @@ export function readAudit(connection: Connection, { limit, ...filter }: AuditFil
     values.push(value);
     texts.push(where(`?${values.length}`));
   }
-  // For the index, which holds nothing else.
+  // With this condition SQLite can use the index `audit_refused`.
   if (filter.decision && filter.decision !== 'allowed') texts.push("decision <> 'allowed'");
   const where = texts.length > 0 ? `WHERE ${texts.join(' AND ')}` : '';
   const count = Math.max(0, Math.min(limit, MAX_READ));

@@ -1,5 +1,5 @@
-// Signals to threads. A signal raises `wakes` of its thread and gets that number, so the numbers have no
-// gaps, and a thread has a pending signal if `wakes > heard`. A thread without a lease is queued in the
+// Sends and reads signals. A signal raises `wakes` of its thread and gets that number, so the numbers have
+// no gaps, and a thread has a pending signal if `wakes > heard`. A thread without a lease is queued in the
 // same commit, so no signal is lost.
 import { fail, type Outcome, ok } from '../../base/index.ts';
 import { type SignalText, signalPayload } from '../encode.ts';
@@ -28,9 +28,9 @@ export const signalsAfter = (connection: Connection, thread: string, number: num
     .all<SignalRow>(AFTER, thread, number)
     .map((row) => ({ ...row, payload: signalPayload(row.payload, row.number, row.kind) }));
 
-/** `thread_ended` and `not_found` are found before anything is written. */
+/** Sends a signal. Fails with `thread_ended` or `not_found` before any write. */
 export function sendSignal(
-  { connection, held, feed }: Registry,
+  { connection, held: leases, feed }: Registry,
   { thread, kind, text, key, by }: SignalText,
   now: number,
 ): Outcome<{ number: number }> {
@@ -41,14 +41,14 @@ export function sendSignal(
   if (before) return ok({ number: before.number });
   const { status } = row;
   if (isEnded(status)) {
-    const message = `thread \`${thread}\` has ended (${status}) and takes no \`${kind}\``;
+    const message = `thread \`${thread}\` has ended (${status}) and cannot get signal \`${kind}\``;
     return fail('thread_ended', message, { thread, status });
   }
   const woken = connection.get<{ wakes: number; queued: number | null }>(WAKE, now, thread);
   if (!woken) return noThread(thread);
   const { wakes: number, queued } = woken;
   connection.run(INSERT, thread, number, kind, text, key, by, now);
-  if (kind === 'kill') held.forgetWords();
+  if (kind === 'kill') leases.forgetWords();
   connection.afterCommit(() => feed.said({ thread, number, kind }));
   if (queued !== null) connection.afterCommit(() => feed.queued());
   return ok({ number });
@@ -56,13 +56,13 @@ export function sendSignal(
 
 /** Returns the signals that were not delivered before, and marks them as delivered. */
 export function undelivered(
-  { connection, held }: Registry,
+  { connection, held: leases }: Registry,
   thread: string,
-  known: CachedLease,
+  lease: CachedLease,
   wakes: number,
 ): readonly Signal[] {
-  if (wakes <= known.told) return NOTHING;
-  const signals = signalsAfter(connection, thread, known.told);
-  held.markDelivered(known, signals.at(-1)?.number ?? known.told);
+  if (wakes <= lease.told) return NOTHING;
+  const signals = signalsAfter(connection, thread, lease.told);
+  leases.markDelivered(lease, signals.at(-1)?.number ?? lease.told);
   return signals;
 }

@@ -1,6 +1,6 @@
-// The registry in one SQLite file: every writing call is a value in one queue, every read is made at
-// once. The connection is never inside a transaction when other code runs, so what is read was
-// committed, and your own writes are there because you were answered after their COMMIT.
+// Implements the store in one SQLite file. Writes wait in one queue, and reads run at once. The connection is
+// never inside a transaction when other code runs, so a read returns only committed data. A caller reads its
+// own writes, because it was answered after their COMMIT.
 import { fail, type Outcome, ok, systemRandom } from '../../base/index.ts';
 import { isOwnerGone } from '../leases/lease-owner.ts';
 import type { Answer, Store } from '../port.ts';
@@ -24,9 +24,9 @@ import {
 type Needed = Pick<FileOptions, 'file' | 'clock'>;
 
 export interface SqliteOptions extends Needed, Partial<Omit<FileOptions, keyof Needed>> {
-  /** Is the process behind a lease certainly not there any more? Asked before its time is up. */
+  /** True if the owner of a lease certainly does not exist, so the lease ends. Absent: `isOwnerGone`. */
   isGone?: (owner: string) => boolean;
-  /** How often commits of other processes are looked for while somebody waits for them. */
+  /** Interval at which a waiting caller looks for commits of other processes. Absent: 25 ms. */
   watchIntervalMs?: number;
 }
 
@@ -42,18 +42,18 @@ export async function openSqliteStore(
   const opened = await openFile(settings);
   if (!opened.ok) return opened;
   const connection = opened.output;
-  const held = createHeldThreads(connection);
+  const leases = createHeldThreads(connection);
   const accounts = createAccounts(connection);
-  const feed = createFeed(connection, held, watchIntervalMs, () => {
+  const feed = createFeed(connection, leases, watchIntervalMs, () => {
     accounts.forget();
-    held.forgetRows();
+    leases.forgetRows();
   });
   const closed = fail('store_closed', `the registry \`${file}\` was closed`, { file });
   const [onBegin, onEnd] = [feed.onBegin, accounts.write];
   const group = createGroup(connection, { clock, random, patienceMs, onBegin, onEnd, closed });
   const write: Group['write'] = (work, how) =>
     group.write(() => {
-      held.forgetRows();
+      leases.forgetRows();
       return work();
     }, how);
   const refuse = () => Promise.resolve(closed);
@@ -89,7 +89,7 @@ export async function openSqliteStore(
     isGone: options.isGone ?? isOwnerGone,
     group: { ...group, write },
     feed,
-    held,
+    held: leases,
     accounts,
     look,
     steps,

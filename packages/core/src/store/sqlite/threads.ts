@@ -1,4 +1,4 @@
-// The rows of threads, and how one comes into the world: row, data, account and first events together.
+// Reads the rows of threads and inserts new ones with their data, account and first events.
 import { type Clock, type Json, type Outcome, ok } from '../../base/index.ts';
 import { costAndTitle, type EventText, eventData, type ThreadText } from '../encode.ts';
 import type {
@@ -30,11 +30,11 @@ export interface Registry {
   held: HeldThreads;
   feed: Feed;
   accounts: Accounts;
-  /** Is the process behind a lease certainly not there any more? */
+  /** True if the owner of a lease certainly does not exist. */
   isGone: (owner: string) => boolean;
 }
 
-/** The longest lease. A deadline further away was set before the clock was put back: it holds nothing. */
+/** Longest lease. A later deadline was set before the clock was set back, so it does not count. */
 export const MAX_LEASE_MS = 600_000;
 const MAX_READ = 10_000;
 
@@ -47,7 +47,7 @@ type SummaryRow = Columns<Omit<ThreadSummary, 'cost' | 'detached'>> & {
   detached: number;
 };
 
-/** Every column under its name, empty ones left out. */
+/** Converts a row. A NULL column becomes an absent field. */
 const toSummary = ({ cost, title, detached, ...rest }: SummaryRow): ThreadSummary => ({
   ...present(rest),
   detached: detached === 1,
@@ -66,10 +66,10 @@ interface FoundRow extends SummaryRow {
 const FIND = `SELECT ${SUMMARY}, chain, limits, inputs, result, wakes, heard
   FROM threads JOIN thread_data ON thread = id WHERE id = ?`;
 
-function toRow({ held }: Registry, row: FoundRow): ThreadRow {
+function toRow({ held: leases }: Registry, row: FoundRow): ThreadRow {
   const { chain: text, limits, inputs, result, wakes: _, heard: _1, ...summary } = row;
   const chain: string[] = JSON.parse(text);
-  const revoked = held.revokedIn(chain);
+  const revoked = leases.revokedIn(chain);
   return {
     ...toSummary(summary),
     chain,
@@ -88,28 +88,28 @@ export function findThread(registry: Registry, id: string): Outcome<ThreadRow> {
 const SQL_FORM = { mark: '?', idType: '', position: 'instr' } as const;
 
 export function queryThreads(connection: Connection, filter: ThreadFilter): Outcome<ThreadPage> {
-  const made = threadQuery(filter, SUMMARY, SQL_FORM);
-  if (!made.ok) return made;
-  const { find, cut, limit, pageOf } = made.output;
-  const found = connection.all<SummaryRow>(find.sql, ...find.values).map(toSummary);
-  if (!cut || found.length > limit) return ok(pageOf(found));
-  return ok(pageOf(found, connection.get<SummaryRow>(cut.sql, ...cut.values)));
+  const query = threadQuery(filter, SUMMARY, SQL_FORM);
+  if (!query.ok) return query;
+  const { find, cut, limit, pageOf } = query.output;
+  const rows = connection.all<SummaryRow>(find.sql, ...find.values).map(toSummary);
+  if (!cut || rows.length > limit) return ok(pageOf(rows));
+  return ok(pageOf(rows, connection.get<SummaryRow>(cut.sql, ...cut.values)));
 }
 
-/** With what it takes to run it; remembered as held when it has a lease. */
+/** Returns a thread with all data to run it. If it has a lease, the lease is cached. */
 export function holdThread(registry: Registry, id: string, now: number): Outcome<LeasedThread> {
-  const { connection, held, accounts } = registry;
+  const { connection, held: leases, accounts } = registry;
   const row = connection.get<FoundRow>(FIND, id);
   if (!row) return noThread(id);
   const { heard, wakes } = row;
-  const found = toRow(registry, row);
-  const { epoch, chain, lease_until } = found;
+  const threadRow = toRow(registry, row);
+  const { epoch, chain, lease_until } = threadRow;
   if (lease_until !== undefined) {
-    connection.afterCommit(() => void held.add(id, { epoch, chain, heard, wakes }));
+    connection.afterCommit(() => void leases.add(id, { epoch, chain, heard, wakes }));
   }
   const lease_ms = lease_until === undefined ? 0 : lease_until - now;
   const open = accounts.openOf(id);
-  return ok({ thread: id, epoch, row: found, heard, lease_ms, open });
+  return ok({ thread: id, epoch, row: threadRow, heard, lease_ms, open });
 }
 
 export function chainOf(connection: Connection, id: string): readonly string[] {
@@ -121,12 +121,12 @@ export function chainOf(connection: Connection, id: string): readonly string[] {
 const TAKEN = `SELECT 1 FROM threads WHERE id = ?1
   UNION ALL SELECT 1 FROM pruned_budgets WHERE thread = ?1`;
 
-/** Also one that was pruned: its account stays, and no two threads share one. */
+/** Returns true for a thread, also for a pruned one, because its account stays under its id. */
 export const isThread = (connection: Connection, id: string): boolean =>
   connection.get(TAKEN, id) !== undefined;
 
 const INSERT_EVENTS = 'INSERT INTO thread_events (place, ts, turn, type, data) VALUES ';
-/** Long lists go in this many at a time: each call of the database costs as much as a row. */
+/** Number of events in one statement, because each call of the database costs as much as a row. */
 const MANY = 10;
 const SOME_EVENTS = Array.from(
   { length: MANY + 1 },
@@ -153,7 +153,7 @@ export function insertEvents(
 const EVENTS_BETWEEN = `SELECT place, ts, turn, type, data FROM thread_events
   WHERE place > ? AND place < ?`;
 const EVENTS = `${EVENTS_BETWEEN} ORDER BY place`;
-/** The type stands before the data, which is not touched where it does not fit. */
+/** The column `type` is before `data`, so SQLite does not read the data of other types. */
 const EVENTS_OF_TYPES = `${EVENTS_BETWEEN} AND type IN (SELECT value FROM json_each(?)) ORDER BY place`;
 
 type EventRow = Omit<StoredEvent, 'thread' | 'seq' | 'data'> & { place: number; data: string };
@@ -183,15 +183,15 @@ export function readEvents(
   const { after = 0, limit = MAX_READ, types } = range;
   const count = Math.min(limit, MAX_READ);
   if (types) {
-    const given = [start + after, end, JSON.stringify(types), count];
-    return connection.all<EventRow>(`${EVENTS_OF_TYPES} LIMIT ?`, ...given).map(toEvent);
+    const values = [start + after, end, JSON.stringify(types), count];
+    return connection.all<EventRow>(`${EVENTS_OF_TYPES} LIMIT ?`, ...values).map(toEvent);
   }
   return connection.all<EventRow>(`${EVENTS} LIMIT ?`, start + after, end, count).map(toEvent);
 }
 
 const START = `t.number * ${EVENTS_A_THREAD}`;
 
-/** The values at these paths as the text of a JSON list. With one path, `json_extract` makes no list. */
+/** Returns SQL for the values at these paths as a JSON list. With one path, `json_extract` makes no list. */
 function valuesSql({ length }: readonly unknown[]): string {
   if (length === 0) return "'[]'";
   const list =
@@ -202,12 +202,12 @@ function valuesSql({ length }: readonly unknown[]): string {
   return `CASE WHEN json_valid(data) THEN ${list} ELSE '${none}' END`;
 }
 
-/** One row a thread, with all its events in one text: a row for each event costs more than its values. */
+/** Returns SQL with one row for each thread, because a row for each event costs more than its values. */
 function fieldsSql(wanted: WantedFields): string {
   const kinds = Object.values(wanted);
-  const told = kinds.map((paths, at) => `WHEN ? THEN '[${at},' || ${valuesSql(paths)} || ']'`);
+  const cases = kinds.map((paths, at) => `WHEN ? THEN '[${at},' || ${valuesSql(paths)} || ']'`);
   return `SELECT t.id, (SELECT group_concat(told) FROM (
-    SELECT CASE type ${told.join(' ')} END AS told
+    SELECT CASE type ${cases.join(' ')} END AS told
     FROM thread_events WHERE place > ${START} AND place < ${START} + ${EVENTS_A_THREAD}
       AND type IN (${kinds.map(() => '?').join(', ')}) ORDER BY place)) AS told
   FROM json_each(?) AS wanted JOIN threads t ON t.id = wanted.value`;
@@ -223,11 +223,11 @@ export function eventFields(
 ): EventFields[][] {
   const types = Object.keys(wanted);
   const cases = types.flatMap((type) => [type, ...(wanted[type] ?? []).map(pathText)]);
-  const given = [...cases, ...types, JSON.stringify(threads)];
-  const rows = connection.all<{ id: string; told: string | null }>(fieldsSql(wanted), ...given);
-  const found = new Map(rows.map(({ id, told }) => [id, told ?? '']));
+  const bound = [...cases, ...types, JSON.stringify(threads)];
+  const rows = connection.all<{ id: string; told: string | null }>(fieldsSql(wanted), ...bound);
+  const texts = new Map(rows.map(({ id, told }) => [id, told ?? '']));
   return threads.map((id) => {
-    const events: [number, Json[]][] = JSON.parse(`[${found.get(id) ?? ''}]`);
+    const events: [number, Json[]][] = JSON.parse(`[${texts.get(id) ?? ''}]`);
     return events.map(([at, values]) => ({ type: types[at] ?? '', values }));
   });
 }
@@ -274,11 +274,11 @@ const INSERT = `INSERT INTO threads (${SUMMARY}, queued, priority, budget)
   VALUES (${SUMMARY.replace(/\w+/g, '?')}, ?, ?, ?) RETURNING number`;
 const INSERT_DATA =
   'INSERT INTO thread_data (thread, chain, limits, inputs, birth) VALUES (?, ?, ?, ?, ?)';
-/** A thread without a first text has none that a search finds. */
+/** A thread without a search text gets no row, so a search does not find it by text. */
 const INSERT_SEARCH = 'INSERT INTO search_texts (thread, first) VALUES (?, ?)';
 const OF_PARENT = 'SELECT tenant, items FROM threads WHERE id = ?';
 
-/** Row, data, events and secrets of a thread whose id is free; `budget` is its account. */
+/** Inserts a thread with its data, events and secrets. The id must be free. `budget`: its account. */
 export function insertThread(
   { connection, feed }: Registry,
   { thread, events: first, limits, inputs, search }: ThreadText,
@@ -294,7 +294,7 @@ export function insertThread(
   const tenant = (parent ? above?.tenant : thread.tenant) || null;
   const items = thread.items ?? above?.items ?? null;
   // biome-ignore format: one line a group, in the order of the columns
-  const made = connection.get<{ number: number }>(
+  const inserted = connection.get<{ number: number }>(
     INSERT, id, parent?.id ?? null, parent?.root ?? id, depth, kind, directive, version, runner, project,
     detached ? 1 : 0, status, seq, epoch, 1, owner, until, now, now, null, '{}', tenant, items,
     thread.title ?? null, queued, priority, budget,
@@ -302,8 +302,8 @@ export function insertThread(
   const chain = JSON.stringify([id, ...(parent?.chain ?? [])]);
   connection.run(INSERT_DATA, id, chain, limits, inputs, birth ?? null);
   if (search !== undefined) connection.run(INSERT_SEARCH, id, search);
-  const born = { type: 'status', turn: 0, ts: now, text: JSON.stringify({ status }) };
-  insertEvents(connection, made?.number ?? 0, 0, [born, ...first], now);
+  const event = { type: 'status', turn: 0, ts: now, text: JSON.stringify({ status }) };
+  insertEvents(connection, inserted?.number ?? 0, 0, [event, ...first], now);
   keepSecrets(connection, id, thread.secrets);
   connection.afterCommit(() => feed.moved({ thread: id, seq, status }));
   if (queued !== null) connection.afterCommit(() => feed.queued());

@@ -1,4 +1,4 @@
-// Reads transcripts, also while somebody writes them, and whatever happened to them.
+// Reads transcripts, also damaged ones and ones that another process writes.
 import { closeSync, constants, fstatSync, openSync, readSync } from 'node:fs';
 import { fail, isObject, type JsonObject, type Outcome, ok, parseJson } from '../../base/index.ts';
 import { parseThreadId } from '../thread-id.ts';
@@ -15,23 +15,23 @@ interface TranscriptLine {
 
 interface TranscriptText {
   lines: TranscriptLine[];
-  /** Lines that could not be read were skipped. */
+  /** Lines that were skipped, because they cannot be read. */
   problems: { offset: number; message: string }[];
-  /** The file ends in the middle of a line: a write is running or was interrupted. */
+  /** True if the file ends in the middle of a line: a write is running or was interrupted. */
   isTorn: boolean;
 }
 
 const CHUNK = 1 << 16;
 
-/** The bytes of the last `count` whole lines and where they begin. */
+/** Reads at least the last `count` lines from the end. Returns the bytes and their offset. */
 function tail(handle: number, count: number): { bytes: Buffer; offset: number } {
-  let [offset, found] = [fstatSync(handle).size, -1];
+  let [offset, lineEnds] = [fstatSync(handle).size, -1];
   const chunks: Buffer[] = [];
-  while (offset > 0 && found < count) {
+  while (offset > 0 && lineEnds < count) {
     const from = Math.max(0, offset - CHUNK);
     const chunk = Buffer.alloc(offset - from);
     readSync(handle, chunk, 0, chunk.length, from);
-    for (const byte of chunk) if (byte === 10) found += 1;
+    for (const byte of chunk) if (byte === 10) lineEnds += 1;
     chunks.unshift(chunk);
     offset = from;
   }
@@ -68,7 +68,7 @@ function readLines(bytes: Buffer, offset: number): TranscriptText {
   return result;
 }
 
-/** The last `count` lines, all by default. A transcript that was never written is empty. */
+/** Returns the last `count` lines. Absent: all. A transcript that does not exist is empty. */
 export function readTranscript(
   dir: string,
   thread: string,
@@ -82,7 +82,7 @@ export function readTranscript(
     const { O_NOFOLLOW, O_NONBLOCK, O_RDONLY } = constants;
     handle = openSync(file, O_RDONLY | (O_NOFOLLOW ?? 0) | (O_NONBLOCK ?? 0));
     const { bytes, offset } = tail(handle, count);
-    // Unless it is the beginning of the file, the first line may not be whole.
+    // The first line may be incomplete, unless it is at the start of the file.
     const skip = offset === 0 ? 0 : bytes.indexOf(10) + 1;
     const { lines, problems, isTorn } = readLines(bytes.subarray(skip), offset + skip);
     return ok({ lines: count === 0 ? [] : lines.slice(-count), problems, isTorn });

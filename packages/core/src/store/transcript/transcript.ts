@@ -1,4 +1,4 @@
-// Writes the transcript of a thread. A preview replaces each value: its hash and its first characters.
+// Writes the transcript of a thread. A preview replaces each value with its hash and its first characters.
 import { hash } from 'node:crypto';
 import {
   closeSync,
@@ -44,11 +44,11 @@ export function previewOf(value: Json, redactor: Redactor, max = 200): Preview {
 
 function beginningOf(text: string, redactor: Redactor, max: number): string {
   const start = text.slice(0, max);
-  // A secret can end behind the cut: then its beginning is held back and never shown.
+  // A secret can extend beyond the cut. The redactor then withholds its start.
   return redactor.isClean(text) ? start : redactor.stream().push(start);
 }
 
-/** One line of a transcript. A transcript can be lost: it is written again from the registry. */
+/** One line of a transcript. A lost transcript can be written again from the registry. */
 export interface TranscriptEvent {
   /** Time of the event in milliseconds since 1970. */
   ts: number;
@@ -57,13 +57,13 @@ export interface TranscriptEvent {
   /** A type of event that the event table has. */
   type: string;
   data: JsonObject;
-  /** JSON without secrets that is written instead of `data`. */
+  /** JSON without secrets that is written instead of `data`. Absent: `data` is redacted. */
   text?: string;
 }
 
 export interface Transcript {
   readonly file: string;
-  /** All with one write. After a failure the file ends with a whole line again. */
+  /** Appends events with one write. After a failure the file still ends with a whole line. */
   append(events: readonly TranscriptEvent[]): Outcome<null>;
   close(): void;
 }
@@ -72,7 +72,7 @@ interface TranscriptOptions {
   /** The folder `.ai/threads` of the project. */
   dir: string;
   thread: string;
-  /** Takes the secrets out of what is written. */
+  /** Removes secrets from the data of an event. */
   redact: (value: Json) => Json;
 }
 
@@ -96,7 +96,7 @@ const problem = (file: string, error: unknown): Outcome<never> => {
   return fail(kind, `the transcript \`${file}\` cannot be written: ${message}`, { file });
 };
 
-/** The folder is there already, except for the first time. */
+/** Opens a file. The folder usually exists, so it is only created after a failure. */
 function openInFolder(file: string, flags: number): number {
   try {
     return openSync(file, flags, 0o600);
@@ -107,7 +107,7 @@ function openInFolder(file: string, flags: number): number {
   }
 }
 
-// A link in its place could send our lines anywhere, a pipe could make us wait forever.
+// Links and pipes are refused: a link could redirect the lines, and a pipe could block the process.
 function openFile(file: string, more = 0): number {
   const { O_APPEND, O_CREAT, O_NOFOLLOW, O_NONBLOCK, O_RDWR } = constants;
   const flags = O_RDWR | O_CREAT | O_APPEND | (O_NOFOLLOW ?? 0) | (O_NONBLOCK ?? 0) | more;
@@ -121,7 +121,7 @@ function writeAll(handle: number, text: string): void {
   const bytes = Buffer.from(text);
   for (let at = 0; at < bytes.length; ) {
     const count = writeSync(handle, bytes, at);
-    if (count === 0) throw Object.assign(new Error('nothing fits any more'), { code: 'ENOSPC' });
+    if (count === 0) throw Object.assign(new Error('the disk is full'), { code: 'ENOSPC' });
     at += count;
   }
 }
@@ -131,21 +131,21 @@ function endOfLines(handle: number, size: number): number {
   for (let end = size; end > 0; ) {
     const from = Math.max(0, end - chunk.length);
     const count = readSync(handle, chunk, 0, end - from, from);
-    const found = chunk.subarray(0, count).lastIndexOf(10);
-    if (found !== -1) return from + found + 1;
+    const newline = chunk.subarray(0, count).lastIndexOf(10);
+    if (newline !== -1) return from + newline + 1;
     end = from;
   }
   return 0;
 }
 
-/** A line that was cut off is taken away: the registry still has what it said. */
+/** Removes an incomplete last line. The registry still has its event. */
 function repair(handle: number): void {
   const { size } = fstatSync(handle);
   const end = endOfLines(handle, size);
   if (end < size) ftruncateSync(handle, end);
 }
 
-/** Opens for writing, by the holder of the thread's lease only; a torn last line is repaired. */
+/** Opens a transcript for writing and repairs its last line. The caller must own the lease of the thread. */
 export function createTranscript(options: TranscriptOptions): Outcome<Transcript> {
   const { dir, thread, redact } = options;
   const id = parseThreadId(thread);
@@ -183,7 +183,7 @@ export function createTranscript(options: TranscriptOptions): Outcome<Transcript
   });
 }
 
-/** Writes the transcript anew from the journal, whole or not at all. */
+/** Writes the transcript again from the journal. A failure does not change the file. */
 export function rebuildTranscript(
   options: TranscriptOptions,
   events: Iterable<TranscriptEvent>,

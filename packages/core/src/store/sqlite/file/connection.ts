@@ -1,5 +1,5 @@
-// One connection to one SQLite file that several processes share: statements by their text, and the
-// steps of a transaction. It never waits: a call fails if another process writes.
+// Wraps one connection to a SQLite file that several processes share. It caches statements by their text and
+// runs the steps of a transaction. It never waits: a call fails if another process writes.
 /* oxlint-disable typescript/no-unnecessary-type-parameters -- the caller states the columns */
 import type { DatabaseSync, SQLInputValue, SQLOutputValue, StatementSync } from 'node:sqlite';
 import { fail, type Outcome, type RandomBytes } from '../../../base/index.ts';
@@ -18,17 +18,17 @@ export type Columns<T> = {
 type Nullable<R> = { [K in keyof R]: null extends R[K] ? K : never }[keyof R];
 type Present<R> = Omit<R, Nullable<R>> & { [K in Nullable<R>]?: NonNullable<R[K]> };
 
-/** The columns that are not NULL. */
+/** Returns the columns that are not NULL. */
 export const present = <R extends object>(row: R): Present<R> =>
   Object.fromEntries(Object.entries(row).filter(([, value]) => value !== null)) as Present<R>;
 
-/** Texts of statements with a list in them, made once for each length. */
+/** Returns the text of a statement with a list of values. It is built once for each length. */
 export function byLength(make: (places: string) => string): (length: number) => string {
-  const made: string[] = [];
-  return (length) => (made[length] ??= make(Array.from({ length }, () => '?').join(', ')));
+  const texts: string[] = [];
+  return (length) => (texts[length] ??= make(Array.from({ length }, () => '?').join(', ')));
 }
 
-/** A short random pause for the event loop, so that of two busy writers none starves. */
+/** Waits a short random time, so that two busy writers do not block each other. */
 export function pause(random: RandomBytes, tries: number): Promise<void> {
   return new Promise((resolve) => {
     if (tries < 3) setImmediate(resolve);
@@ -41,7 +41,7 @@ const NAMES_NUMBERS = Number.parseInt(process.versions.node, 10) < 24;
 
 const bindsByName = (sql: string): boolean => NAMES_NUMBERS && sql.includes('?1');
 
-/** The values of a statement by name: `?1`, `?2` and so on. */
+/** Returns the values of a statement by their names: `?1`, `?2` and so on. */
 const numberedValues = (values: readonly SQLInputValue[]): Record<string, SQLInputValue> =>
   Object.fromEntries(values.map((value, at) => [`?${at + 1}`, value]));
 
@@ -73,25 +73,25 @@ export function createConnection(database: DatabaseSync, file: string) {
       if (bindsByName(sql)) prepare(sql).run(numberedValues(values));
       else prepare(sql).run(...values);
     },
-    /** Several statements without values: tables, settings. */
+    /** Runs several statements without values, for tables and settings. */
     exec: (sql: string): void => database.exec(sql),
-    /** Throws when another writer is at it. */
+    /** Throws if another connection writes. */
     begin: (): void => void prepare('BEGIN IMMEDIATE').run(),
     commit: (): void => void prepare('COMMIT').run(),
-    /** Happens in memory once the transaction is certainly in the file. */
+    /** Adds a change in memory that happens after the transaction is in the file. */
     afterCommit: (step: () => void): void => void afters.push(step),
-    /** Takes back what happened in memory, if it is not. */
+    /** Adds a step that undoes a change in memory if the transaction is rolled back. */
     afterRollback: (step: () => void): void => void undos.push(step),
-    /** The transaction is in the file. */
+    /** Runs the steps of `afterCommit`. The caller has committed the transaction. */
     finish(): void {
       const steps = afters;
       [afters, undos] = [[], []];
       for (const step of steps) step();
     },
-    /** Also after the file has rolled back by itself. Never throws. */
+    /** Rolls back, unless SQLite has done so already. Never throws. */
     rollback(): void {
       try {
-        // After a full disk SQLite has rolled back already.
+        // If the disk is full, SQLite has rolled back already.
         if (database.isOpen && database.isTransaction) prepare('ROLLBACK').run();
       } catch {
         // The next process that opens the file rolls back.
@@ -109,7 +109,7 @@ export function createConnection(database: DatabaseSync, file: string) {
       try {
         database.close();
       } catch {
-        // Nothing is lost: the next process that opens the file reads the log beside it.
+        // No data is lost: the next process that opens the file reads the log beside it.
       }
     },
   };

@@ -4,7 +4,7 @@ import { type Failure, fail } from '../../../base/index.ts';
 const [BUSY, LOCKED, READONLY, IOERR, CORRUPT, FULL, CANTOPEN, NOTADB] = [
   5, 6, 8, 10, 11, 13, 14, 26,
 ];
-/** The file that processes share memory through could not grow. */
+/** Code of a shared-memory file that could not grow, because the disk is full. */
 const IOERR_SHMSIZE = 4874;
 
 const codeOf = (error: unknown): number => {
@@ -17,7 +17,7 @@ export function isBusy(error: unknown): boolean {
   return code === BUSY || code === LOCKED;
 }
 
-const KNOWN: ReadonlyMap<number, readonly [code: string, what: string]> = new Map([
+const FAULTS: ReadonlyMap<number, readonly [code: string, what: string]> = new Map([
   [BUSY, ['store_busy', 'is in use by other processes; try again']],
   [LOCKED, ['store_busy', 'is in use by other processes; try again']],
   [FULL, ['disk_full', 'cannot grow: the disk is full; free some space and resume']],
@@ -31,11 +31,11 @@ const KNOWN: ReadonlyMap<number, readonly [code: string, what: string]> = new Ma
 /** Never throws. An error that is not from SQLite is a bug and gets `internal_error`. */
 export function faultOf(error: unknown, file: string): Failure {
   const code = codeOf(error);
-  const known = KNOWN.get(code === IOERR_SHMSIZE ? FULL : code & 0xff);
-  if (known) return fail(known[0], `the registry \`${file}\` ${known[1]}`, { file });
-  const said = error instanceof Error ? error.message : String(error);
-  if (said === 'database is not open') {
+  const entry = FAULTS.get(code === IOERR_SHMSIZE ? FULL : code & 0xff);
+  if (entry) return fail(entry[0], `the registry \`${file}\` ${entry[1]}`, { file });
+  const text = error instanceof Error ? error.message : String(error);
+  if (text === 'database is not open') {
     return fail('store_closed', `the registry \`${file}\` was closed`, { file });
   }
-  return fail('internal_error', `the registry \`${file}\` failed: ${said}`, { file });
+  return fail('internal_error', `the registry \`${file}\` failed: ${text}`, { file });
 }

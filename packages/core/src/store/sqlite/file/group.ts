@@ -1,5 +1,5 @@
-// Commits in groups: calls of the same round of the event loop share one transaction, and each call is
-// answered after its COMMIT. Nothing waits inside a transaction. A refusal comes before the first write
+// Writes in groups: calls of the same round of the event loop share one transaction, and each call is
+// answered after its COMMIT. No code waits inside a transaction. A refusal comes before the first write
 // of its call, so it does not affect the others. After an exception the group is rolled back and its
 // calls run one by one.
 import {
@@ -14,22 +14,22 @@ import { type Connection, pause } from './connection.ts';
 import { isBusy } from './errors.ts';
 
 interface Writing {
-  /** Leases go first in a group, unless the same thread has something before them; audit rows last. */
+  /** A lease goes first in its group, unless the same thread has an earlier call in it. Audit rows go last. */
   rank?: 'lease' | 'audit';
   thread?: string;
   bytes?: number;
-  /** For what may be left undone: it waits no longer than this for others. */
+  /** Longest wait for other processes, for a call that may fail. Absent: the wait of the group. */
   patienceMs?: number;
-  /** Asked after a COMMIT that failed: is it in the file? Without it, writing it again does no harm. */
+  /** Called after a failed COMMIT: true if the write is in the file. Absent: the write can be repeated. */
   wasWritten?: () => boolean;
 }
 
 interface GroupPorts {
   clock: Clock;
   random: RandomBytes;
-  /** How long a group waits for other processes, and how long a doubtful COMMIT is looked into. */
+  /** Longest wait for other processes, and longest check of a COMMIT with an unknown result. */
   patienceMs: number;
-  /** Inside every transaction, first and last. */
+  /** Called inside every transaction: `onBegin` first and `onEnd` last. */
   onBegin: () => void;
   onEnd: () => void;
   closed: Failure;
@@ -45,7 +45,7 @@ interface Job {
 const MAX_JOBS = 256;
 const MAX_BYTES = 4 * 1024 * 1024;
 
-/** The jobs of the next group, taken out of the queue and put into order. */
+/** Removes the jobs of the next group from the queue and returns them in order. */
 function cut(waiting: Job[]): Job[] {
   if (waiting.length === 1) return waiting.splice(0);
   let [count, bytes] = [0, 0];
@@ -69,7 +69,7 @@ function cut(waiting: Job[]): Job[] {
   return [...leases, ...plain, ...audit];
 }
 
-/** Runs jobs in one transaction and answers them; what throws is undone and runs one by one. */
+/** Runs jobs in one transaction and answers them. After an exception they run one by one. */
 function createTransactions(connection: Connection, ports: GroupPorts) {
   const { clock, random, patienceMs } = ports;
   function finish(jobs: readonly Job[]): void {
@@ -81,7 +81,7 @@ function createTransactions(connection: Connection, ports: GroupPorts) {
     for (const job of jobs) job.answer(fault);
   }
 
-  /** Never waits: nothing else may run between the beginning of a transaction and its end. */
+  /** Starts a transaction without a wait, because no other code may run inside of it. */
   function tryBegin(deadline: number): 'begun' | 'busy' | Outcome<never> {
     let isBegun = false;
     try {
@@ -100,7 +100,7 @@ function createTransactions(connection: Connection, ports: GroupPorts) {
     return fail('store_busy', message, { waited_ms: patienceMs });
   }
 
-  /** After a COMMIT that failed outside its transaction: all of the group is in the file, or nothing. */
+  /** Finds out if a failed COMMIT is in the file. The file has all of the group or nothing. */
   async function lookAfter(jobs: readonly Job[]): Promise<'written' | 'not' | 'unknown'> {
     const proofs = jobs.filter(({ outcome, how }) => outcome?.ok && how.wasWritten);
     const deadline = clock.monotonic() + patienceMs;
@@ -116,10 +116,10 @@ function createTransactions(connection: Connection, ports: GroupPorts) {
 
   async function doubt(jobs: readonly Job[], error: unknown, isAgain: boolean): Promise<void> {
     const isUndone = connection.isInside();
-    const found = isUndone ? 'not' : await lookAfter(jobs);
-    if (found === 'written') return finish(jobs);
+    const state = isUndone ? 'not' : await lookAfter(jobs);
+    if (state === 'written') return finish(jobs);
     connection.rollback();
-    if (found === 'unknown') {
+    if (state === 'unknown') {
       return refuse(jobs, fail('store_unknown', 'the result of the write is unknown'));
     }
     if (isAgain) return refuse(jobs, connection.fault(error));
@@ -130,7 +130,7 @@ function createTransactions(connection: Connection, ports: GroupPorts) {
     const patience = Math.max(...jobs.map(({ how }) => how.patienceMs ?? patienceMs));
     const deadline = clock.monotonic() + patience;
     let state = tryBegin(deadline);
-    // Other processes write too: their turn is waited for without stopping the loop.
+    // The event loop continues while another process writes.
     for (let tries = 0; state === 'busy'; tries++) {
       await pause(random, tries);
       state = tryBegin(deadline);

@@ -1,8 +1,7 @@
-// Opens the registry's file. It lies inside a project, and the project may be a stranger's, so the
-// file is data, never code: links are not followed, triggers are refused, and functions in views or
-// constraints may not have effects. A registry steers (it says which threads to resume and what
-// people approved), so it carries a proof that it was made with this user's key. A file of a newer
-// or an older version is left alone.
+// Opens the file of the registry. It is inside a project, which can be untrusted, so the file is data and
+// never code: links are not followed, triggers are refused, and functions in views or constraints cannot
+// have effects. A registry decides which threads resume and which approvals count, so it contains a proof
+// that the key of this user created it. A file of a newer or an older version is not changed.
 import { createHmac, timingSafeEqual } from 'node:crypto';
 import {
   closeSync,
@@ -21,38 +20,38 @@ import { type Connection, createConnection, pause, unreadable } from './connecti
 import { faultOf, isBusy } from './errors.ts';
 import { APPLICATION_ID, CREATE_ALL, JOURNAL_VERSION, SCHEMA_VERSION } from './schema.ts';
 
-/** `commit` survives the end of the process, `flush` also the loss of power. */
+/** A write with `commit` survives the end of the process. With `flush` it also survives a power loss. */
 type Durability = 'commit' | 'flush';
 
 export interface FileOptions {
-  /** `.ai/threads/registry.db`; made when it is not there. `:memory:` is for one use: nothing of it stays. */
+  /** Path of the file, which is created if it does not exist. `:memory:`: the registry is never stored. */
   file: string;
   clock: Clock;
   random: RandomBytes;
   durability: Durability;
-  /** How long to wait for other processes. */
+  /** Longest wait for other processes, in milliseconds. */
   patienceMs: number;
-  /** A key of the user: a registry that was made without it is refused (`store_foreign`). */
+  /** Key of the user. A registry of another key fails with `store_foreign`. Absent: any registry opens. */
   identity?: Uint8Array;
-  /** Only looked at; also when the file cannot be written. What is to be written is refused then. */
+  /** True: the file is only read. A file that cannot be written is opened in the same way. */
   readOnly?: boolean;
 }
 
 export interface OpenOptions extends FileOptions {
-  /** The connection itself, for who wants to see what happens when it fails. */
+  /** Opens the database. Tests replace it to simulate failures. Absent: SQLite opens the file. */
   connect?: (file: string) => DatabaseSync;
 }
 
 /** Error codes of the system for a file that cannot be written. */
 const MAY_NOT: ReadonlySet<string | undefined> = new Set(['EACCES', 'EPERM', 'EROFS']);
 
-/** Is it there, and may it be written? */
+/** Creates the file if it does not exist. Returns `readOnly: true` if it cannot be written. */
 function makeFile(file: string, readOnly: boolean): Outcome<{ readOnly: boolean }> {
   try {
     if (!readOnly) mkdirSync(dirname(file), { recursive: true });
     for (const beside of [`${file}-wal`, `${file}-shm`]) {
-      const there = lstatSync(beside, { throwIfNoEntry: false });
-      if (there && !there.isFile()) return unreadable(beside, 'is not a regular file');
+      const entry = lstatSync(beside, { throwIfNoEntry: false });
+      if (entry && !entry.isFile()) return unreadable(beside, 'is not a regular file');
     }
     const { O_CREAT, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_RDWR } = constants;
     const access = readOnly ? O_RDONLY : O_RDWR | O_CREAT;
@@ -64,7 +63,7 @@ function makeFile(file: string, readOnly: boolean): Outcome<{ readOnly: boolean 
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException;
     if (MAY_NOT.has(code) && !readOnly && existsSync(file)) return makeFile(file, true);
-    if (code === 'ENOSPC') return fail('disk_full', `\`${file}\`: the disk is full`, { file });
+    if (code === 'ENOSPC') return fail('disk_full', `the disk of \`${file}\` is full`, { file });
     const why = code === 'ELOOP' ? 'it is a link' : (code ?? message);
     return unreadable(file, `cannot be opened: ${why}`);
   }
@@ -73,15 +72,15 @@ function makeFile(file: string, readOnly: boolean): Outcome<{ readOnly: boolean 
 const first = (connection: Connection, sql: string): unknown =>
   Object.values(connection.get(sql) ?? {})[0];
 
-function newer(file: string, what: string, version: number, known: number): Outcome<never> {
+function newer(file: string, what: string, version: number, newest: number): Outcome<never> {
   return fail(
     'store_newer',
-    `the registry \`${file}\` was written by a newer kernmantle (${what} ${version}, this one knows ${known}); update kernmantle`,
-    { file, [what]: version, known },
+    `the registry \`${file}\` was written by a newer kernmantle (${what} ${version}, this one reads ${newest}); update kernmantle`,
+    { file, [what]: version, known: newest },
   );
 }
 
-/** The version of a file that is ours, 0 for an empty one. */
+/** Returns the version of a registry, 0 for an empty file. Fails for other files and versions. */
 function checkOrigin(connection: Connection, file: string): Outcome<number> {
   const version = Number(first(connection, 'PRAGMA user_version'));
   const application = Number(first(connection, 'PRAGMA application_id'));
@@ -91,7 +90,7 @@ function checkOrigin(connection: Connection, file: string): Outcome<number> {
   }
   if (version > SCHEMA_VERSION) return newer(file, 'schema', version, SCHEMA_VERSION);
   if (connection.get("SELECT name FROM sqlite_schema WHERE type = 'trigger'")) {
-    return unreadable(file, 'holds triggers, which are not ours; move it away');
+    return unreadable(file, 'contains triggers, which a registry never has; move it away');
   }
   if (version > 0 && version < SCHEMA_VERSION) {
     const older = `was written by an older kernmantle (schema ${version}, this one reads ${SCHEMA_VERSION})`;
@@ -111,12 +110,12 @@ function about(connection: Connection, name: 'id' | 'proof'): string {
   return typeof value === 'string' ? value : '';
 }
 
-/** Nothing is to be done before it is used: of this version, and with the user's proof. Only reads. */
+/** Returns true if the file has this version and the proof of the user, so it needs no write. */
 const isReady = (connection: Connection, version: number, identity?: Uint8Array): boolean =>
   version === SCHEMA_VERSION &&
   (!identity || about(connection, 'proof') === proofOf(identity, about(connection, 'id')));
 
-/** Signs a registry that is still empty; `store_foreign` for one that somebody else made. */
+/** Signs an empty registry. Fails with `store_foreign` for a registry that another user created. */
 function checkOwner(connection: Connection, options: FileOptions): Outcome<null> {
   const { file, identity, random } = options;
   if (!identity) return ok(null);
@@ -125,27 +124,27 @@ function checkOwner(connection: Connection, options: FileOptions): Outcome<null>
     connection.get(`SELECT 1 FROM ${table}`),
   );
   if (id === '' && proof === '' && !holdsAny) {
-    const made = Buffer.from(random(16)).toString('hex');
+    const newId = Buffer.from(random(16)).toString('hex');
     const sql = 'INSERT INTO about (name, value) VALUES (?, ?)';
-    connection.run(sql, 'id', made);
-    connection.run(sql, 'proof', proofOf(identity, made));
+    connection.run(sql, 'id', newId);
+    connection.run(sql, 'proof', proofOf(identity, newId));
     return ok(null);
   }
-  const [wanted, found] = [Buffer.from(proofOf(identity, id)), Buffer.from(proof)];
-  if (found.length === wanted.length && timingSafeEqual(found, wanted)) return ok(null);
+  const [expected, actual] = [Buffer.from(proofOf(identity, id)), Buffer.from(proof)];
+  if (actual.length === expected.length && timingSafeEqual(actual, expected)) return ok(null);
   return fail(
     'store_foreign',
-    `the registry \`${file}\` was not made by you on this machine, so its threads and approvals count for nothing; move it away and start a new one`,
+    `the registry \`${file}\` was not created by you on this machine, so its threads and approvals are ignored; move it away and start a new one`,
     { file },
   );
 }
 
-/** Inside a transaction: another process may have done it while we waited. */
+/** Creates the tables in a transaction. It checks the file again, because another process may have done so. */
 function bringUp(connection: Connection, options: FileOptions): Outcome<null> {
   const version = checkOrigin(connection, options.file);
   if (!version.ok) return version;
   if (version.output === 0) connection.exec(CREATE_ALL);
-  // Whose it is comes first: a stranger's file is not worked on.
+  // The owner is checked first, so that the file of another user is not changed.
   const owned = checkOwner(connection, options);
   if (!owned.ok) return owned;
   if (version.output === 0) {
@@ -157,14 +156,14 @@ function bringUp(connection: Connection, options: FileOptions): Outcome<null> {
 
 function prepare(connection: Connection, options: FileOptions): Outcome<null> {
   connection.exec('PRAGMA trusted_schema = OFF');
-  // Before anything is written: a file that is not ours stays as it is.
+  // This check comes before any write, so that a file of another program is not changed.
   const origin = checkOrigin(connection, options.file);
   if (!origin.ok) return origin;
   const ready = isReady(connection, origin.output, options.identity);
   if (options.readOnly) {
     return ready
       ? ok(null)
-      : unreadable(options.file, 'cannot be written, and is no registry of this version and user');
+      : unreadable(options.file, 'is read-only and not a registry of this version and user');
   }
   connection.exec('PRAGMA journal_mode = WAL');
   connection.exec(`PRAGMA synchronous = ${options.durability === 'flush' ? 'FULL' : 'NORMAL'}`);
@@ -172,10 +171,10 @@ function prepare(connection: Connection, options: FileOptions): Outcome<null> {
   // A reader must not wait for a long write of another process.
   if (ready) return ok(null);
   connection.exec('BEGIN IMMEDIATE');
-  const done = bringUp(connection, options);
-  if (done.ok) connection.commit();
+  const result = bringUp(connection, options);
+  if (result.ok) connection.commit();
   else connection.rollback();
-  return done;
+  return result;
 }
 
 async function patiently(connection: Connection, options: FileOptions): Promise<Outcome<null>> {
@@ -210,14 +209,14 @@ function lookAt(file: string): DatabaseSync {
   return new Database(still, { readOnly: true, timeout: 0 });
 }
 
-export async function openFile(given: OpenOptions): Promise<Outcome<Connection>> {
-  const { file } = given;
-  const made =
-    file === ':memory:' ? ok({ readOnly: false }) : makeFile(file, given.readOnly === true);
-  if (!made.ok) return made;
-  const { readOnly } = made.output;
-  const options = { ...given, readOnly };
-  // Loaded here, not at import: most commands never open a registry.
+export async function openFile(request: OpenOptions): Promise<Outcome<Connection>> {
+  const { file } = request;
+  const target =
+    file === ':memory:' ? ok({ readOnly: false }) : makeFile(file, request.readOnly === true);
+  if (!target.ok) return target;
+  const { readOnly } = target.output;
+  const options = { ...request, readOnly };
+  // SQLite is loaded here, not at import, because most commands never open a registry.
   const connect =
     options.connect ??
     (readOnly

@@ -1,17 +1,17 @@
-// The tables. Hot and cold are apart: a thread's row is rewritten with every commit, so what may be
-// large and seldom changes lies in `thread_data`. What a commit always touches is in two places only,
-// the thread's row (its account included) and the end of its log: each page more is two writes.
+// Defines the tables. Every commit rewrites the row of a thread, so large values that seldom change are in
+// `thread_data`. A commit always touches only two places, the row of the thread with its account and the end
+// of its events, because each further page costs two writes.
 import { isEnded, THREAD_STATUSES } from '../../thread-id.ts';
 
-/** Tells our files from other SQLite files. */
+/** Marks a SQLite file as a registry. */
 export const APPLICATION_ID = 0x6b6d7468;
 export const SCHEMA_VERSION = 6;
-/** The form of the events: what a thread's journal says and how it is read. */
+/** Version of the events in journals, and of the rules to read them. */
 export const JOURNAL_VERSION = 2;
 
 /**
- * The events of a thread lie side by side in one tree without an index beside it: `place` is the
- * number of the thread times this, plus the number of the event.
+ * Maximum number of events of a thread. The key `place` of an event is the number of its thread times this,
+ * plus its own number. So the events of a thread are neighbours and need no index.
  */
 export const EVENTS_A_THREAD = 2 ** 24;
 
