@@ -392,7 +392,7 @@ function eventFiles(files) {
 }
 
 const PROSE =
-  /\/[^/\n]*[a-z]{4,}[^/\n]*\/[a-z]*\.(?:test|exec)\((?=[^)]*(?:message|reason|told|words|plainText)\b)|(?:message|reason)\.(?:startsWith|includes|match|endsWith)\(['"`/]/;
+  /\/[^/\n]*[a-z]{4,}[^/\n]*\/[a-z]*\.(?:test|exec)\((?=[^)]*(?:message|reason|told|words|plainText)\b)|(?:message|reason|hint)\??\.(?:startsWith|includes|match|endsWith)\(['"`/]|message\.replace\(\/\^?[a-z ]{5,}/;
 const PROSE_TABLE = /\[\s*\/[^/\n]*[a-z]{4,}[^/\n]*\/[a-z]*,\s*'[^']+'\s*\]/g;
 /** Files that match the text of a library or of a command line, not a message of ours. */
 const MATCHES_OTHERS =

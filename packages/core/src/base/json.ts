@@ -158,15 +158,16 @@ export function isFiniteJson(value: Json): boolean {
 }
 
 /**
- * Parses untrusted JSON text and never throws. Fails with `invalid_input` for invalid JSON, for deep
- * nesting and for a number that is too large (with `detail.not_finite`).
+ * Parses untrusted JSON text and never throws. Fails with `invalid_input` for invalid JSON (`detail.problem` is
+ * the reason), for deep nesting and for a number that is too large (with `detail.not_finite`).
  */
 export function parseJson(text: string, maxDepth = MAX_DEPTH): Outcome<Json> {
   let value: Json;
   try {
     value = JSON.parse(text);
   } catch (error) {
-    return fail('invalid_input', `not valid JSON: ${messageOf(error)}`);
+    const problem = messageOf(error);
+    return fail('invalid_input', `not valid JSON: ${problem}`, { problem });
   }
   const flaw = flawOf(value, maxDepth);
   if (flaw === 'deep') {

@@ -201,12 +201,12 @@ const fits = (word: string, candidate: string): boolean =>
 
 /**
  * Returns why a pattern `op:…` cannot cover any operation. Undefined for a valid pattern and for a
- * label. `labels`: labels of operations besides kinds and risks.
+ * label. `labels`: labels of operations besides kinds and risks. `isTypo`: the hint names a similar word.
  */
 export function keyProblem(
   pattern: string,
   labels: readonly string[] = [],
-): { message: string; hint?: string } | undefined {
+): { message: string; hint?: string; isTypo?: true } | undefined {
   if (!/^\s*op:/i.test(pattern)) return undefined;
   const key = normalizePattern(pattern);
   const [, first = '', second] = key.split(/[:/]/);
@@ -214,11 +214,13 @@ export function keyProblem(
   if (key === 'op:*' || key === 'op' || [...RISKS, ...labels].some(isLabel)) return undefined;
   if (RISKS.some((risk) => fits(first, risk))) return undefined;
   const kinds = OPERATION_KINDS.filter((kind) => fits(first, kind));
-  const help = (word: string, candidates: readonly string[]) =>
-    didYouMean(word, candidates) ?? `one of ${candidates.join(', ')}`;
+  const help = (word: string, candidates: readonly string[]) => {
+    const hint = didYouMean(word, candidates);
+    return hint ? { hint, isTypo: true as const } : { hint: `one of ${candidates.join(', ')}` };
+  };
   if (kinds.length === 0) {
     const message = `\`${first}\` is not a kind of operation; a label is written without \`op:\``;
-    return { message, hint: help(first, OPERATION_KINDS) };
+    return { message, ...help(first, OPERATION_KINDS) };
   }
   const isNamed = WITH_NAME.some((kind) => kinds.includes(kind));
   if (second === undefined || isNamed) return undefined;
@@ -227,7 +229,7 @@ export function keyProblem(
   );
   if (words.some((word) => fits(second, word))) return undefined;
   const message = `operation \`${first}\` has no subtype \`${second}\``;
-  return { message, ...(words.length > 0 && { hint: help(second, words) }) };
+  return { message, ...(words.length > 0 && help(second, words)) };
 }
 
 export const isGlob = (pattern: string): boolean => /[*?]/.test(pattern);

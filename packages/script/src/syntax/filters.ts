@@ -65,7 +65,7 @@ function placeOf({ filter, at }: RuleNode, text: string): { at: number; end: num
 /** Returns the problem of a filter that can never match. `labels` are the labels of the file and its imports. */
 function unknownKind({ filter }: RuleNode, labels: readonly string[], isKnown: boolean) {
   const problem = keyProblem(filter, labels);
-  return problem && (isKnown || problem.hint?.startsWith('did you mean')) ? problem : undefined;
+  return problem && (isKnown || problem.isTypo) ? problem : undefined;
 }
 
 function isTypeOf(node: Expression): boolean {

@@ -1,6 +1,6 @@
 // Implements the built-in transformers: functions such as `@upper("a")` or `| @upper`. They are not
 // operations: no guard judges them, and the marks of their input pass through.
-import { type Json, type Outcome, parseJson } from '@kernmantle/core/base';
+import { type Failure, type Json, type Outcome, parseJson, plainText } from '@kernmantle/core/base';
 import {
   addMarks,
   type Descriptor,
@@ -47,6 +47,10 @@ const parsed = (value: Value, data: Json): Value => {
   return laidOut(makeValue(data, { descriptor, origin }));
 };
 
+/** Returns the reason of a parser without the words that all its messages begin with. */
+const problemOf = ({ error: { detail } }: Failure): string =>
+  plainText(detail['problem'] ?? detail.message);
+
 function read(value: Value, parse: (text: string) => Outcome<Json>): Value {
   // Data was parsed earlier, so it passes unchanged.
   if (typeof value.data !== 'string') return laidOut(value);
@@ -56,7 +60,7 @@ function read(value: Value, parse: (text: string) => Outcome<Json>): Value {
   if (text.startsWith('```')) {
     raise('invalid_input', 'the text is fenced; `@parse.llm` reads the JSON inside');
   }
-  const reason = outcome.error.detail.message.replace(/^not valid JSON: /, '');
+  const reason = problemOf(outcome);
   return raise('invalid_input', `the text is not JSON: ${text === '' ? 'it is empty' : reason}`);
 }
 
@@ -180,8 +184,7 @@ const FORMATS: Readonly<Record<string, (value: Value) => Value>> = {
     const { data } = value;
     const outcome = typeof data === 'string' ? parseJson(data) : undefined;
     if (!outcome || outcome.ok) return parseJsonText(value);
-    const reason = outcome.error.detail.message.replace(/^not valid JSON: /, '');
-    return raise('invalid_input', `the source is not JSON: ${reason}`);
+    return raise('invalid_input', `the source is not JSON: ${problemOf(outcome)}`);
   },
   csv(value) {
     const rows = value.data === null ? [] : rowsOfCsv(textOf(value));

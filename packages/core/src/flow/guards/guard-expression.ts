@@ -77,7 +77,9 @@ function verdictProblems({ verdict, privileged }: GuardSource): GuardProblem[] {
   }
   const fixed = removed.find((label) => /^(src|dir):/.test(label));
   if (fixed)
-    problems.push({ message: `label \`${fixed}\` records where data came from and cannot be removed` });
+    problems.push({
+      message: `label \`${fixed}\` records where data came from and cannot be removed`,
+    });
   return problems;
 }
 

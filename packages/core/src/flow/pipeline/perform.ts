@@ -65,7 +65,10 @@ export function perform(
 }
 
 /** Turns the end of an attempt into the outcome, with further attempts if they are required. */
-async function conclude(first: Attempt, firstEnding: Outcome<Value> | 'again'): Promise<Outcome<Value>> {
+async function conclude(
+  first: Attempt,
+  firstEnding: Outcome<Value> | 'again',
+): Promise<Outcome<Value>> {
   let attempt = first;
   let ending = firstEnding;
   const { call } = attempt;

@@ -79,7 +79,10 @@ function marksOfReading(operation: Made): Descriptor {
     return mergeDescriptors(removeLabels(chosenBy, ['untrusted']), around);
   }
   const marks = marksOfInputs(operation);
-  const isRequestUntrusted = carries(marksOfInputs({ ...operation, inputs: requests }), 'untrusted');
+  const isRequestUntrusted = carries(
+    marksOfInputs({ ...operation, inputs: requests }),
+    'untrusted',
+  );
   return isRequestUntrusted ? marks : removeLabels(marks, ['untrusted']);
 }
 

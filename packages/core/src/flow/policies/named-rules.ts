@@ -114,12 +114,15 @@ const unlessNamed = (
     : [{ name: 'call', role: undefined, marks: reader.marks, isImplied: true }];
 };
 
-const hasUntrustedReader = ({ reader = NO_READER }: RuleFacts): boolean => carries(reader.marks, 'untrusted');
+const hasUntrustedReader = ({ reader = NO_READER }: RuleFacts): boolean =>
+  carries(reader.marks, 'untrusted');
 
 const steeredBy =
   (risk: OperationRisk) =>
   (facts: RuleFacts): readonly Judged[] =>
-    facts.risks.has(risk) ? unlessNamed(facts, steers, hasUntrustedReader(facts) ? isNamedAsTarget : isChosenWell) : [];
+    facts.risks.has(risk)
+      ? unlessNamed(facts, steers, hasUntrustedReader(facts) ? isNamedAsTarget : isChosenWell)
+      : [];
 
 /**
  * Returns the inputs that decide about the destination, or about the operation at all. If a model has
@@ -140,7 +143,8 @@ function destinationsChosen(facts: RuleFacts): readonly Judged[] {
     isOf(input, 'reference') &&
     inputs.every((other) => other === input || other.isFixed || other.isImplied);
   return inputs.filter(
-    (input) => isDestination(input) && untrusted(input) && !isVouchedFor(input) && !isFollowed(input),
+    (input) =>
+      isDestination(input) && untrusted(input) && !isVouchedFor(input) && !isFollowed(input),
   );
 }
 

@@ -34,7 +34,8 @@ export async function writeProjectFile(
     if (present && !present.ok && present.error.code !== 'not_found') return present;
     const before = present?.ok ? present.output : undefined;
     const identity = before?.sha256 ?? 'new';
-    if (append && approved !== undefined && approved !== identity) return notApproved(place.relative);
+    if (append && approved !== undefined && approved !== identity)
+      return notApproved(place.relative);
     const bytes = Buffer.concat([before?.bytes ?? Buffer.alloc(0), Buffer.from(text, 'utf8')]);
     if (bytes.length > MAX_WRITTEN_BYTES) return tooLarge(place.relative, bytes.length);
     const written = await writeWhole(place, bytes, {
@@ -49,7 +50,10 @@ export async function writeProjectFile(
     const isRace = append && (detail.reason === 'changed' || detail.reason === 'exists');
     if (!isRace || code === 'permission_denied') return written;
     if (tries === MAX_TRIES) {
-      return fail('tool_failed', `\`${place.relative}\` cannot be changed, because other processes keep writing it`);
+      return fail(
+        'tool_failed',
+        `\`${place.relative}\` cannot be changed, because other processes keep writing it`,
+      );
     }
   }
 }

@@ -82,7 +82,9 @@ function allArguments(config: JsonObject, parameters: JsonObject): Outcome<strin
   const bad = [...all, ...listAt(config, 'pathspecs').flatMap(argument)].find((text) =>
     text.includes('\0'),
   );
-  return bad === undefined ? ok(all) : fail('invalid_input', 'an argument contains a NUL character');
+  return bad === undefined
+    ? ok(all)
+    : fail('invalid_input', 'an argument contains a NUL character');
 }
 
 function programOf(config: JsonObject, parameters: JsonObject): Outcome<ProcessConfig['program']> {
@@ -138,7 +140,8 @@ export function readProcessConfig(
   parameters: JsonObject,
 ): Outcome<ProcessConfig> {
   const [problem] = problemsIn(config, 'config', filledProcess);
-  if (problem) return fail('config_invalid', problem.message, { config_path: problem.path.join('.') });
+  if (problem)
+    return fail('config_invalid', problem.message, { config_path: problem.path.join('.') });
   const program = programOf(config, parameters);
   if (!program.ok) return program;
   const env = envOf(config);

@@ -259,7 +259,12 @@ export function watchBox(box: Box): Outcome<BoxWatch> {
   return ok({
     marks,
     ended(more = EMPTY) {
-      const changes = recordChanges(box, before, scan(places, most), mergeDescriptors(inFiles, more));
+      const changes = recordChanges(
+        box,
+        before,
+        scan(places, most),
+        mergeDescriptors(inFiles, more),
+      );
       if (!changes.ok) return changes;
       for (const place of places) {
         const recorded = records.rememberFolder(place, EMPTY, writer);

@@ -96,7 +96,10 @@ export function signatureOf(library: Library, item: ToolItem): ToolSignature | u
   return {
     id: item.id,
     ...(tool.tool_type === 'mcp_tool'
-      ? { description: MCP_DESCRIPTION, schema: withoutWords(tool.input_schema ?? {}) as JsonObject }
+      ? {
+          description: MCP_DESCRIPTION,
+          schema: withoutWords(tool.input_schema ?? {}) as JsonObject,
+        }
       : { description: tool.description, schema: tool.input_schema ?? withActions(tool, below) }),
     requires: (own.length > 0 ? own : [tool.requires]).map((names) =>
       [...names, ...common].map(normalizeCapability),
