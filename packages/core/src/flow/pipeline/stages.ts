@@ -282,8 +282,8 @@ async function runPortsBefore(attempt: Attempt, first: Stage): Promise<AttemptEn
   }
   if (first <= STAGE.intent) {
     attempt.stage = STAGE.intent;
-    const noted = isRepeat ? undefined : own.intent?.(op, attempt.inputs);
-    const counted = noted instanceof Promise ? await noted : noted;
+    const announced = isRepeat ? undefined : own.intent?.(op, attempt.inputs);
+    const counted = announced instanceof Promise ? await announced : announced;
     if (counted?.ok === false) return counted;
     attempt.stage = STAGE.gate;
     const gateAnswer = own.gate?.(op, valuesOf(attempt.inputs), attempt.frame);
