@@ -33,8 +33,8 @@ export async function writeProjectFile(
     const present = append ? await readWhole(place, MAX_WRITTEN_BYTES) : undefined;
     if (present && !present.ok && present.error.code !== 'not_found') return present;
     const before = present?.ok ? present.output : undefined;
-    const identity = before?.sha256 ?? 'new';
-    if (append && approved !== undefined && approved !== identity) return notApproved(place.relative);
+    const actual = before?.sha256 ?? 'new';
+    if (append && approved !== undefined && approved !== actual) return notApproved(place.relative);
     const bytes = Buffer.concat([before?.bytes ?? Buffer.alloc(0), Buffer.from(text, 'utf8')]);
     if (bytes.length > MAX_WRITTEN_BYTES) return tooLarge(place.relative, bytes.length);
     const written = await writeWhole(place, bytes, {
