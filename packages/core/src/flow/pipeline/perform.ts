@@ -65,9 +65,9 @@ export function perform(
 }
 
 /** Turns the end of an attempt into the outcome, with further attempts if they are required. */
-async function conclude(first: Attempt, firstEnding: Outcome<Value> | 'again'): Promise<Outcome<Value>> {
+async function conclude(first: Attempt, ended: Outcome<Value> | 'again'): Promise<Outcome<Value>> {
   let attempt = first;
-  let ending = firstEnding;
+  let ending = ended;
   const { call } = attempt;
   for (let repeats = 0; ; ) {
     const result = ending === 'again' ? resultOf(attempt) : ending;

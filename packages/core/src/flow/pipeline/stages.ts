@@ -408,7 +408,7 @@ function finish(attempt: Attempt, done: Outcome<Value>): MaybePromise<Outcome<Va
   if (!done.ok) return done;
   const { op, effects, frame } = attempt;
   if (effects !== NO_BUFFER && effects.hasOverflowed()) {
-    return fail('quota_exceeded', `${operationName(op)} emitted more effects than its buffer can hold`);
+    return fail('quota_exceeded', `${operationName(op)} emitted more effects than can be buffered`);
   }
   const { ports, isHooking, isJudging } = frame;
   const { scriptHooks, trail } = ports;

@@ -237,7 +237,7 @@ function openFindings({ level, surfaces = {} }: Policy, { shipped }: KnownNames)
     return open.flatMap((grant, index): PolicyFinding[] => {
       const about = { path: ['surfaces', name, 'open', index], code: 'opens_nothing' };
       if (level === 'project') {
-        const message = "`open` has no effect here; set it in the policy of the user or operator";
+        const message = '`open` has no effect here; set it in the policy of the user or operator';
         return [{ ...about, message }];
       }
       if (!shipped || keys.has(grantKey(grant))) return [];

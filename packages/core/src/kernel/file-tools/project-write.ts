@@ -49,7 +49,7 @@ export async function writeProjectFile(
     const isRace = append && (detail.reason === 'changed' || detail.reason === 'exists');
     if (!isRace || code === 'permission_denied') return written;
     if (tries === MAX_TRIES) {
-      return fail('tool_failed', `\`${place.relative}\` cannot be changed, because other processes keep writing it`);
+      return fail('tool_failed', `\`${place.relative}\` is busy; other processes keep writing it`);
     }
   }
 }
