@@ -83,7 +83,7 @@ function withPlainNames(table: Json): Json {
 }
 
 /** Description for a model before anything is labelled. The server's own description is read with `load`. */
-const MCP_SUMMARY = 'Tool of an MCP server; `load` shows the description of the server';
+const MCP_SUMMARY = 'Tool of an MCP server; `load` shows its description';
 
 /** Returns undefined for a tool that cannot be used. */
 export function signatureOf(library: Library, item: ToolItem): ToolSignature | undefined {
