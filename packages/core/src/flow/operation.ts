@@ -295,11 +295,11 @@ export function createKeyIndex<T>(entries: readonly (readonly [string, T])[]): K
   }
   const answers = createRecent<string, readonly T[]>(1024);
   const search = (key: string): readonly T[] => {
-    const found = ancestry(key).flatMap((above) => plain.get(above) ?? []);
+    const items = ancestry(key).flatMap((above) => plain.get(above) ?? []);
     for (const [pattern, item] of globs) {
-      if (key.startsWith(literalPrefix(pattern)) && coversKey(pattern, key)) found.push(item);
+      if (key.startsWith(literalPrefix(pattern)) && coversKey(pattern, key)) items.push(item);
     }
-    return found.length === 0 ? NOTHING : found;
+    return items.length === 0 ? NOTHING : items;
   };
   return {
     isEmpty: entries.length === 0,

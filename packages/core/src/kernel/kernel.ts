@@ -282,7 +282,7 @@ export function createKernel(ports: KernelPorts): EmbeddedKernel {
     verb: Parameters<typeof operation>[0],
     target: string,
     caller: Caller,
-    body: (made: MadeCall, uses: UsesItem) => Promise<Outcome<Json>>,
+    body: (call: MadeCall, uses: UsesItem) => Promise<Outcome<Json>>,
   ): Promise<Outcome<Value>> {
     await library.refresh();
     const call: PreparedCall = {

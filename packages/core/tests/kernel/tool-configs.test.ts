@@ -239,7 +239,7 @@ test.each([
   [
     'jsonrpc',
     'executor_id: subprocess\nconfig: { input_format: jsonrpc, output_format: jsonrpc }\nparameters: [{ name: command, type: string, required: true }]',
-    'the bundle has this tool as `mcp/mcp_stdio`',
+    'this is the tool `mcp/mcp_stdio` of the bundle',
   ],
   [
     'generated',

@@ -588,7 +588,7 @@ describe('nobody else reads so', () => {
   ])('a tool of the project %s is refused, by check and at the call', async (_, more) => {
     const made = await stage({ ...FILES, ...above(more) }, play([], []));
     const found = made.runtime.library.check({ sources: ['project'] });
-    expect(found.map(({ message }) => message).join()).toContain('only tools that are shipped');
+    expect(found.map(({ message }) => message).join()).toContain('only shipped tools may use');
     const done = await made.runtime.call('execute', {
       item_type: 'tool',
       item_id: 'own/sly',

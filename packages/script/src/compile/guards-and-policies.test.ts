@@ -111,7 +111,7 @@ describe('decisions', () =>
       'an ask that nobody can answer is no',
       'guard @g before op:show = when [ * => ask "may I?" ]\nshow "x"',
       '',
-      'no person can be asked',
+      'no person can answer here',
     ],
   ]));
 

@@ -44,7 +44,7 @@ function pipeOf({ facts }: Frame): JsonObject {
 }
 
 /**
- * Returns the frame of the call whose arguments these are. The arguments of an effect are evaluated
+ * Returns the frame of the call that `ctx.args` describes. The arguments of an effect are evaluated
  * inside of the effect.
  */
 export function callOf(frame: Frame): Frame {

@@ -40,7 +40,7 @@ const entryOf = (id: string, mark: string): string => `lift ${id} ${mark}`;
  * Marks an input with the exception. A value made of it and of unjudged data does not have the mark (see
  * `mergeReplaced`).
  */
-const noted = (input: Argument, id: string): Argument => {
+const withMark = (input: Argument, id: string): Argument => {
   const { descriptor } = input.value.meta;
   const marked = descriptor.taint.reduce(
     (so, mark) => markReplaced(so, entryOf(id, mark)),
@@ -79,7 +79,7 @@ export function liftedFrom(
   return {
     left: findings.flatMap((finding) => remainderOf(finding) ?? []),
     exception: { lifted: new Set(yielding.map(ruleOf)), id, influence },
-    inputs: inputs.map((input) => noted(input, id)),
+    inputs: inputs.map((input) => withMark(input, id)),
     trace,
   };
 }

@@ -68,7 +68,7 @@ const everywhere = (lists: readonly (readonly string[])[]): Json =>
   (lists[0] ?? []).filter((mark) => lists.every((other) => other.includes(mark)));
 
 /**
- * Returns the set of all marks except these. It has no end, so it is an object that answers for single
+ * Returns the set of all marks except these. The set is infinite, so it is an object that answers for single
  * keys and cannot be listed.
  */
 function allBut(marks: readonly string[]): Json {

@@ -77,9 +77,7 @@ function verdictProblems({ verdict, privileged }: GuardSource): GuardProblem[] {
   }
   const fixed = removed.find((label) => /^(src|dir):/.test(label));
   if (fixed)
-    problems.push({
-      message: `label \`${fixed}\` records where data came from and cannot be removed`,
-    });
+    problems.push({ message: `label \`${fixed}\` marks the origin of data and cannot be removed` });
   return problems;
 }
 

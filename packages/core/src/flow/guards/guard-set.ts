@@ -20,8 +20,8 @@ function createIndex(list: readonly Guard[]) {
   }
   const byKey = createKeyIndex(keys);
   const cache = new WeakMap<Descriptor, readonly Guard[]>();
-  const inOrder = (found: ReadonlySet<Guard>): readonly Guard[] =>
-    found.size === 0 ? NOBODY : list.filter((guard) => found.has(guard));
+  const inOrder = (guards: ReadonlySet<Guard>): readonly Guard[] =>
+    guards.size === 0 ? NOBODY : list.filter((guard) => guards.has(guard));
 
   const forLabels = (labels: readonly string[]): readonly Guard[] => {
     if (byLabel.size === 0 || labels.length === 0) return NOBODY;

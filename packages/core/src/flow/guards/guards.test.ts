@@ -194,7 +194,7 @@ test('a question is answered by a person, or the answer is no', async () => {
     'permission_denied',
   );
   const alone = failure(await run(show, [], createFrame({ guards: set }))).error;
-  expect(alone.detail.message).toContain('no person can be asked');
+  expect(alone.detail.message).toContain('no person can answer here');
 });
 
 test('an error inside a guard denies', async () => {

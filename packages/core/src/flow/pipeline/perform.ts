@@ -1,5 +1,5 @@
 // Hot: runs for every operation, and a promise costs more than an operation that no rule is about.
-// The one pipeline. Everything that acts runs through `perform`, in stages whose order is fixed:
+// Implements the pipeline. Every operation runs through `perform`, in stages whose order is fixed:
 //
 //   1 push ctx.op   2 evaluate inputs   3 gate   4 reserve   5 policy and guards, before
 //   6 body   7 taint   8 guards, after   9 record   10 pop
@@ -65,12 +65,9 @@ export function perform(
 }
 
 /** Turns the end of an attempt into the outcome, with further attempts if they are required. */
-async function conclude(
-  first: Attempt,
-  firstEnding: Outcome<Value> | 'again',
-): Promise<Outcome<Value>> {
+async function conclude(first: Attempt, ended: Outcome<Value> | 'again'): Promise<Outcome<Value>> {
   let attempt = first;
-  let ending = firstEnding;
+  let ending = ended;
   const { call } = attempt;
   for (let repeats = 0; ; ) {
     const result = ending === 'again' ? resultOf(attempt) : ending;

@@ -282,8 +282,8 @@ async function runPortsBefore(attempt: Attempt, first: Stage): Promise<AttemptEn
   }
   if (first <= STAGE.intent) {
     attempt.stage = STAGE.intent;
-    const noted = isRepeat ? undefined : own.intent?.(op, attempt.inputs);
-    const counted = noted instanceof Promise ? await noted : noted;
+    const announced = isRepeat ? undefined : own.intent?.(op, attempt.inputs);
+    const counted = announced instanceof Promise ? await announced : announced;
     if (counted?.ok === false) return counted;
     attempt.stage = STAGE.gate;
     const gateAnswer = own.gate?.(op, valuesOf(attempt.inputs), attempt.frame);
@@ -408,10 +408,7 @@ function finish(attempt: Attempt, done: Outcome<Value>): MaybePromise<Outcome<Va
   if (!done.ok) return done;
   const { op, effects, frame } = attempt;
   if (effects !== NO_BUFFER && effects.hasOverflowed()) {
-    return fail(
-      'quota_exceeded',
-      `${operationName(op)} emitted more effects than its buffer can hold`,
-    );
+    return fail('quota_exceeded', `${operationName(op)} emitted more effects than can be buffered`);
   }
   const { ports, isHooking, isJudging } = frame;
   const { scriptHooks, trail } = ports;

@@ -79,11 +79,8 @@ function marksOfReading(operation: Made): Descriptor {
     return mergeDescriptors(removeLabels(chosenBy, ['untrusted']), around);
   }
   const marks = marksOfInputs(operation);
-  const isRequestUntrusted = carries(
-    marksOfInputs({ ...operation, inputs: requests }),
-    'untrusted',
-  );
-  return isRequestUntrusted ? marks : removeLabels(marks, ['untrusted']);
+  const isUntrusted = carries(marksOfInputs({ ...operation, inputs: requests }), 'untrusted');
+  return isUntrusted ? marks : removeLabels(marks, ['untrusted']);
 }
 
 export function taintResult(operation: Made, result: Value): Value {

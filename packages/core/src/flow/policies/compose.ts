@@ -154,7 +154,7 @@ function ceilingsOn(levels: readonly Policy[], surface: string | undefined): Cei
 
 /**
  * Returns the bundle's ceilings on a surface. Its denials also apply if another level adds to the
- * surface; a person takes one back by naming exactly that one. Its `allow` is a default, which a level
+ * surface; a person's policy lifts one by listing it under `open`. Its `allow` is a default, which a level
  * with authority replaces.
  */
 function shippedCeilings(

@@ -90,12 +90,9 @@ const NO_LABELS: readonly string[] = Object.freeze([]);
  * Returns the origin of a value that was passed on unchanged, from the declaration of the tool that
  * returned it.
  */
-function originByFacts(
-  value: Value,
-  parameterKind: string | undefined,
-): ArgumentOrigin | undefined {
+function originByFacts(value: Value, forKind: string | undefined): ArgumentOrigin | undefined {
   if (!carries(value.meta.descriptor, 'untrusted')) return undefined;
-  const kind = vouchedInAll(value, parameterKind);
+  const kind = vouchedInAll(value, forKind);
   return kind && { kind };
 }
 

@@ -90,18 +90,18 @@ const isVouchedFor = (input: Judged): boolean =>
  * True for a value that a person or the call's text named. A directory entry may be written to, but a
  * target of destruction must be named.
  */
-const isNamedAsTarget = (input: Judged): boolean =>
+const isStated = (input: Judged): boolean =>
   isVouchedFor(input) && !isOf(input, 'result', 'identifier', 'directory');
 
 /** True if no model under untrusted influence chose the value. Directory entries count. */
-const isChosenWell = (input: Judged): boolean => isVouchedFor(input) && !isOf(input, 'result');
+const isUnswayed = (input: Judged): boolean => isVouchedFor(input) && !isOf(input, 'result');
 /** True if the value was named for this operation. */
 const isNamed = ({ origin }: Judged): boolean => origin !== undefined && origin.kind !== 'fixed';
 
 const NO_READER: ModelReader = { marks: EMPTY };
 
 /** Returns the offending inputs. The call as a whole offends if none of its arguments was named. */
-const unlessNamed = (
+const offending = (
   { inputs, reader = NO_READER }: RuleFacts,
   isRelevant: (input: Judged) => boolean,
   isEnough: (input: Judged) => boolean,
@@ -114,15 +114,12 @@ const unlessNamed = (
     : [{ name: 'call', role: undefined, marks: reader.marks, isImplied: true }];
 };
 
-const hasUntrustedReader = ({ reader = NO_READER }: RuleFacts): boolean =>
-  carries(reader.marks, 'untrusted');
+const isSwayed = ({ reader = NO_READER }: RuleFacts): boolean => carries(reader.marks, 'untrusted');
 
 const steeredBy =
   (risk: OperationRisk) =>
   (facts: RuleFacts): readonly Judged[] =>
-    facts.risks.has(risk)
-      ? unlessNamed(facts, steers, hasUntrustedReader(facts) ? isNamedAsTarget : isChosenWell)
-      : [];
+    facts.risks.has(risk) ? offending(facts, steers, isSwayed(facts) ? isStated : isUnswayed) : [];
 
 /**
  * Returns the inputs that decide about the destination, or about the operation at all. If a model has
@@ -132,8 +129,8 @@ function destinationsChosen(facts: RuleFacts): readonly Judged[] {
   const { op, risks, inputs } = facts;
   if (risks.size === 0) return [];
   const leaves = risks.has('exfil');
-  if (leaves && hasUntrustedReader(facts)) return unlessNamed(facts, () => true, isVouchedFor);
-  const isDestination = ({ role, isImplied }: Judged) =>
+  if (leaves && isSwayed(facts)) return offending(facts, () => true, isVouchedFor);
+  const isTarget = ({ role, isImplied }: Judged) =>
     role === 'destination' || (leaves && (role === 'path' || role === 'command' || isImplied));
   // The operation only reads and sends nothing, so an address that was passed on unread is allowed.
   const isFollowed = (input: Judged) =>
@@ -143,8 +140,7 @@ function destinationsChosen(facts: RuleFacts): readonly Judged[] {
     isOf(input, 'reference') &&
     inputs.every((other) => other === input || other.isFixed || other.isImplied);
   return inputs.filter(
-    (input) =>
-      isDestination(input) && untrusted(input) && !isVouchedFor(input) && !isFollowed(input),
+    (input) => isTarget(input) && untrusted(input) && !isVouchedFor(input) && !isFollowed(input),
   );
 }
 

@@ -35,7 +35,7 @@ export function fileLabels(root: string, path: string): string[] {
   return labels;
 }
 
-/** Returns the same labels for a listing of a folder. */
+/** Returns `src:file` and `dir:` for a listed folder and the folders above it. */
 export const listingLabels = (root: string, folder: string): string[] =>
   fileLabels(root, `${folder}/*`);
 

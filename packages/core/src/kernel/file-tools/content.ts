@@ -116,7 +116,7 @@ function openVerified(absolute: string): number | undefined {
     descriptor = openSync(absolute, FILE_FLAGS);
     if (readlinkSync(`/proc/self/fd/${descriptor}`) === absolute) return descriptor;
   } catch {
-    // The second way, through the folder, reports the reason.
+    // `openInFolder` reports the reason.
   }
   if (descriptor !== undefined) closeSync(descriptor);
   return undefined;

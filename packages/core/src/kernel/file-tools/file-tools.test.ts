@@ -365,7 +365,7 @@ test('a text that is missing or not unique is refused with the places', async ()
     new_string: 'z',
   });
   expect(missing.detail).toMatchObject({ reason: 'no_match', near_line: 2 });
-  expect(missing.detail.message).toContain('differs only in blanks');
+  expect(missing.detail.message).toContain('differs only in white space');
   const all = { path: 'a.ts', old_string: 'x = 1', new_string: 'z', replace_all: true };
   expect((await works('edit_file', all)).output).toMatchObject({ replacements: 2, lines: [1, 3] });
   expect(await onDisk('a.ts')).toBe('z\ny\n\tz\n');

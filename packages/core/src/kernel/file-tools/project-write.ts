@@ -33,9 +33,8 @@ export async function writeProjectFile(
     const present = append ? await readWhole(place, MAX_WRITTEN_BYTES) : undefined;
     if (present && !present.ok && present.error.code !== 'not_found') return present;
     const before = present?.ok ? present.output : undefined;
-    const identity = before?.sha256 ?? 'new';
-    if (append && approved !== undefined && approved !== identity)
-      return notApproved(place.relative);
+    const actual = before?.sha256 ?? 'new';
+    if (append && approved !== undefined && approved !== actual) return notApproved(place.relative);
     const bytes = Buffer.concat([before?.bytes ?? Buffer.alloc(0), Buffer.from(text, 'utf8')]);
     if (bytes.length > MAX_WRITTEN_BYTES) return tooLarge(place.relative, bytes.length);
     const written = await writeWhole(place, bytes, {
@@ -50,10 +49,7 @@ export async function writeProjectFile(
     const isRace = append && (detail.reason === 'changed' || detail.reason === 'exists');
     if (!isRace || code === 'permission_denied') return written;
     if (tries === MAX_TRIES) {
-      return fail(
-        'tool_failed',
-        `\`${place.relative}\` cannot be changed, because other processes keep writing it`,
-      );
+      return fail('tool_failed', `\`${place.relative}\` is busy; other processes keep writing it`);
     }
   }
 }

@@ -228,7 +228,7 @@ export async function openWebSocket(
       if (handshake?.agreed === undefined) return;
       connection.destroy();
       const host = hostOf(url);
-      const words = `\`${host}\` closed the WebSocket during the handshake`;
+      const words = `the WebSocket handshake of \`${host}\` is invalid`;
       resolve(fail('network_error', words, { host, reason: 'bad_handshake', sent: true }));
     });
   });

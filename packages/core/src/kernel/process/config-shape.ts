@@ -68,7 +68,7 @@ const asIs: Unfilled = (rule) => rule;
 export const filledProcess: Rule<unknown> = record(fields(asIs, asIs), { open: true });
 
 const FIELDS = fields(fillableText, fillable);
-const MCP = 'the bundle has this tool as `mcp/mcp_stdio`; remove the file and call that tool';
+const MCP = 'this is the tool `mcp/mcp_stdio` of the bundle: remove the file and call that';
 const moved = { input_format: MCP, output_format: MCP };
 const ofCommand = record(FIELDS, { required: ['command'], moved });
 const ofShell = record(FIELDS, { required: ['script'], moved });

@@ -82,9 +82,7 @@ function allArguments(config: JsonObject, parameters: JsonObject): Outcome<strin
   const bad = [...all, ...listAt(config, 'pathspecs').flatMap(argument)].find((text) =>
     text.includes('\0'),
   );
-  return bad === undefined
-    ? ok(all)
-    : fail('invalid_input', 'an argument contains a NUL character');
+  return bad === undefined ? ok(all) : fail('invalid_input', 'an argument has a NUL character');
 }
 
 function programOf(config: JsonObject, parameters: JsonObject): Outcome<ProcessConfig['program']> {
@@ -139,9 +137,8 @@ export function readProcessConfig(
   config: JsonObject,
   parameters: JsonObject,
 ): Outcome<ProcessConfig> {
-  const [problem] = problemsIn(config, 'config', filledProcess);
-  if (problem)
-    return fail('config_invalid', problem.message, { config_path: problem.path.join('.') });
+  const [wrong] = problemsIn(config, 'config', filledProcess);
+  if (wrong) return fail('config_invalid', wrong.message, { config_path: wrong.path.join('.') });
   const program = programOf(config, parameters);
   if (!program.ok) return program;
   const env = envOf(config);

@@ -55,7 +55,7 @@ function createSink(
   const closed = once(channel, 'close');
   const log = capture(child.stderr as Readable, { maxBytes: MAX_LOG, secrets: [] });
   child.stdout?.resume();
-  const gone = exit.then(() => {
+  const exited = exit.then(() => {
     isGone = true;
   });
   const onAbort = () => {
@@ -76,7 +76,7 @@ function createSink(
         written++;
         // The child may end while its pipe is full. `drain` would then never come.
         if (!stdin.write(`${JSON.stringify(event)}\n`)) {
-          await Promise.race([once(stdin, 'drain').catch(() => undefined), gone]);
+          await Promise.race([once(stdin, 'drain').catch(() => undefined), exited]);
         }
       }
     },

@@ -45,8 +45,7 @@ export function resolveModule(
     });
   if (/[\u0000-\u001f]/.test(module)) return refuse('contains a control character');
   const real = realOf(resolve(tool.dir, module));
-  if (real === undefined)
-    return refuse('not found; its path is relative to the YAML file of the tool');
+  if (real === undefined) return refuse('not found; its path is relative to the tool file');
   // A module may be in its own folder and, for a project's tool, anywhere in `.ai/`.
   const shared = tool.source === 'project' ? [join(projectRoot, '.ai')] : [];
   const places = [tool.dir, ...shared].flatMap((folder) => realOf(folder) ?? []);

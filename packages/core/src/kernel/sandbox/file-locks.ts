@@ -12,10 +12,10 @@ const HOLD_TRIES = 20;
 const NOT_OURS = new Set(['EACCES', 'EPERM', 'EROFS']);
 
 export const kindOf = (path: string): 'folder' | 'file' | 'link' | 'none' => {
-  const found = lstatSync(path, { throwIfNoEntry: false });
-  if (!found) return 'none';
-  if (found.isSymbolicLink()) return 'link';
-  return found.isDirectory() ? 'folder' : 'file';
+  const stats = lstatSync(path, { throwIfNoEntry: false });
+  if (!stats) return 'none';
+  if (stats.isSymbolicLink()) return 'link';
+  return stats.isDirectory() ? 'folder' : 'file';
 };
 
 const removeEmpty = (path: string): boolean => {

@@ -30,8 +30,7 @@ export function pathspecsOf(
   question: AccessQuestion,
   callerPaths: readonly string[],
 ): Outcome<readonly string[]> {
-  if (!question.globs)
-    return unrestricted('git cannot be restricted to a part of the project here');
+  if (!question.globs) return unrestricted('git cannot be restricted to parts of the project');
   const globs = [...new Set(question.globs)].filter((glob) => !glob.startsWith('/'));
   const { mayRead } = question;
   const judge = createJudge(question);

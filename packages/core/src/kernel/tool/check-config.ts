@@ -140,16 +140,13 @@ export function checkConfig(
   const { config: rule, isOfBundle } = primitives.get(primitive) ?? {};
   if (isOfBundle && links.some(({ source }) => source !== 'bundle')) return [notShipped(primitive)];
   if (!rule || links[0]?.file.startsWith(PROGRAM)) return [];
-  const problems = [
-    ...withPlaceholders(config, links, rule),
-    ...schemaProblem(primitive, links[0]),
-  ];
+  const faults = [...withPlaceholders(config, links, rule), ...schemaProblem(primitive, links[0])];
   const listed = primitive === 'http_client' ? getOwn(config.stream, 'destinations') : [];
   const destinations = Array.isArray(listed) ? listed : [];
   return destinations.reduce<ShapeProblem[]>((all, destination, index) => {
     const at = ['config', 'stream', 'destinations', index];
     return [...all, ...destinationProblems(destination, at, primitives, library)];
-  }, problems);
+  }, faults);
 }
 
 /** Returns the refusal of a call of a tool with these config problems. Undefined: there are none. */

@@ -259,13 +259,8 @@ export function watchBox(box: Box): Outcome<BoxWatch> {
   return ok({
     marks,
     ended(more = EMPTY) {
-      const changes = recordChanges(
-        box,
-        before,
-        scan(places, most),
-        mergeDescriptors(inFiles, more),
-      );
-      if (!changes.ok) return changes;
+      const saved = recordChanges(box, before, scan(places, most), mergeDescriptors(inFiles, more));
+      if (!saved.ok) return saved;
       for (const place of places) {
         const recorded = records.rememberFolder(place, EMPTY, writer);
         if (!recorded.ok) return recorded;

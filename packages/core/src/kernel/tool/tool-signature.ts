@@ -83,7 +83,7 @@ function withPlainNames(table: Json): Json {
 }
 
 /** Description for a model before anything is labelled. The server's own description is read with `load`. */
-const MCP_DESCRIPTION = 'Tool of an MCP server; `load` shows the description of the server';
+const MCP_SUMMARY = 'Tool of an MCP server; `load` shows its description';
 
 /** Returns undefined for a tool that cannot be used. */
 export function signatureOf(library: Library, item: ToolItem): ToolSignature | undefined {
@@ -96,10 +96,7 @@ export function signatureOf(library: Library, item: ToolItem): ToolSignature | u
   return {
     id: item.id,
     ...(tool.tool_type === 'mcp_tool'
-      ? {
-          description: MCP_DESCRIPTION,
-          schema: withoutWords(tool.input_schema ?? {}) as JsonObject,
-        }
+      ? { description: MCP_SUMMARY, schema: withoutWords(tool.input_schema ?? {}) as JsonObject }
       : { description: tool.description, schema: tool.input_schema ?? withActions(tool, below) }),
     requires: (own.length > 0 ? own : [tool.requires]).map((names) =>
       [...names, ...common].map(normalizeCapability),

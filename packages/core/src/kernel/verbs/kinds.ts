@@ -14,9 +14,9 @@ export function knowledgeKind(library: Library, modify: Modifier, marks: ItemMar
     actions: ['run', ...MODIFY_ACTIONS],
     prepare(request) {
       if (request.action !== 'run') return modify(request);
-      const found = library.find('knowledge', request.item_id);
-      if (!found.ok) return found;
-      const item = found.output;
+      const resolved = library.find('knowledge', request.item_id);
+      if (!resolved.ok) return resolved;
+      const item = resolved.output;
       const { id, title, body: text, source } = item;
       return ok({
         op: { type: 'knowledge', name: id, opLabels: ['op:knowledge', `op:knowledge:${id}`] },
@@ -45,8 +45,8 @@ export function toolKind(library: Library, prepareTool: PrepareTool, modify: Mod
     actions: ['run', ...MODIFY_ACTIONS],
     prepare(request) {
       if (request.action !== 'run') return modify(request);
-      const found = library.find('tool', request.item_id);
-      return found.ok ? prepareTool(found.output, request) : found;
+      const resolved = library.find('tool', request.item_id);
+      return resolved.ok ? prepareTool(resolved.output, request) : resolved;
     },
   };
 }

@@ -50,13 +50,13 @@ async function copyFromCatalog(
       `loading ${kind} \`${id}\` from a catalog needs \`destination\`; set it to project or user`,
     );
   }
-  const found = copies.inCatalog(kind, id);
+  const resolved = copies.inCatalog(kind, id);
   // A missing item is judged by its name, so that a refusal comes before `not_found`.
-  const named = found.ok ? found.output.id : id.slice(id.indexOf(':') + 1);
+  const named = resolved.ok ? resolved.output.id : id.slice(id.indexOf(':') + 1);
   const right = mayModify(kind, named, authority);
   if (!right.ok) return right;
-  if (!found.ok) return found;
-  const copied = await copies.fromCatalog(kind, `${found.output.catalog}:${named}`, level);
+  if (!resolved.ok) return resolved;
+  const copied = await copies.fromCatalog(kind, `${resolved.output.catalog}:${named}`, level);
   if (!copied.ok) return copied;
   const { copied_to, ...item } = copied.output;
   return ok({ item: { item_type: kind, item_id: item.id, ...item }, copied_to });
@@ -84,9 +84,9 @@ export async function loadItem(
   if (IN_CATALOGS.has(request.source ?? '')) {
     return await copyFromCatalog(kind, request.item_id, destination, authority, copies);
   }
-  const found = library.find(kind, request.item_id, levelOf(request.source));
-  if (!found.ok) return found;
-  const item = found.output;
+  const resolved = library.find(kind, request.item_id, levelOf(request.source));
+  if (!resolved.ok) return resolved;
+  const item = resolved.output;
   if (!authority.sees(kind, item.category, item.id)) {
     const message = `${kind} \`${item.id}\` is not among those this thread may load`;
     return leftOut(authority, kind, item, message);
