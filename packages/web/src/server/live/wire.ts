@@ -35,7 +35,7 @@ export function frameText(frame: StreamFrame): string {
   return text;
 }
 
-/** A block of an event stream, without its id; JSON has no line breaks. */
+/** Returns a block of an event stream, without its id. JSON has no line breaks. */
 export function frameBlock(frame: StreamFrame): Buffer {
   const cached = blocks.get(frame);
   if (cached !== undefined) return cached;
