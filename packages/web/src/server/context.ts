@@ -52,7 +52,7 @@ export interface Listener {
 export interface Subscription {
   /** Called when the client has taken all frames. */
   ready(): void;
-  /** Changes the topics. Kept topics continue, new ones start at `after`. */
+  /** Changes the topics. Topics that stay continue, new ones start at `after`. */
   change(topics: readonly Topic[], after?: string): void;
   end(): void;
 }

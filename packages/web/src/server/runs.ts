@@ -68,7 +68,7 @@ function checkLowered(
   return ok(null);
 }
 
-/** The runtime reads limits by name and refuses unknown ones. */
+/** Copies the limits of a request. The runtime refuses unsupported names. */
 const limitsIn = (
   limits: RunRequestBody['limits'],
 ): { limits?: NonNullable<RunRequest['limits']> } =>

@@ -162,12 +162,12 @@ async function openNear(
     const same = own.find((page) => page.port === port);
     if (same) {
       const message = `the page of this project is already served at ${same.url}`;
-      return fail('conflict', message, { port, hint: '`km web link` prints a link to it' });
+      return fail('conflict', message, { port, hint: 'run `km web link` for a link' });
     }
   }
   const [port = 0] = ports;
   const message = `port ${port} is used by another program`;
-  return fail('conflict', message, { port, hint: 'choose another with `--port NUMBER`' });
+  return fail('conflict', message, { port, hint: 'use another port with `--port NUMBER`' });
 }
 
 /** Writes an audit row for each refused link or token that the guard reports. */

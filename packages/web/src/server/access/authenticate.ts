@@ -31,7 +31,7 @@ interface AccessOptions {
 
 const NO_SESSION = 'a session or a token is required; run `km web link` or `km web token add`';
 
-/** Returns a check of `Host`: a name in the certificate, with the port of the server. */
+/** Returns a check that `Host` is a name in the certificate, with the port of the server. */
 function certifiedNames(hostname: string, port: () => number, { cert }: TlsFiles) {
   const certificate = new X509Certificate(cert);
   return (host: string): boolean => {

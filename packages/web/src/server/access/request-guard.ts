@@ -81,9 +81,9 @@ function isFor(host: string, target: string): boolean {
 
 interface GuardedPlace {
   isOwnHost(host: string): boolean;
-  /** Expected scheme of an origin, `http` or `https`, if known. */
+  /** Expected scheme of an origin, `http` or `https`. Absent: any scheme. */
   readonly scheme?: string;
-  /** True for a document: a person can open it directly, without a page (`none`). */
+  /** True for a document. A person can open it without another page (`Sec-Fetch-Site: none`). */
   readonly isDocument?: boolean;
 }
 
@@ -113,7 +113,7 @@ export function placeProblem(
   return undefined;
 }
 
-/** Returns a check of `Host`: a name of this machine that a local browser may use, with the port. */
+/** Returns a check that `Host` is a name of this machine for a local browser, with the port. */
 export function localNames(hostname: string, port: () => number): (host: string) => boolean {
   const names = ['127.0.0.1', 'localhost', '[::1]', inUrl(hostname).toLowerCase()];
   return (host) =>

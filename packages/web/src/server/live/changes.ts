@@ -18,7 +18,7 @@ const KEPT = 2000;
 const MAX_FRAME = 64 * 1024;
 /** Estimated size of a row. It is exact enough to bound the frames. */
 const ROW_SIZE = 900;
-/** From this number on, one query for all is cheaper than one per thread. */
+/** For more threads, one query for all is cheaper than one query per thread. */
 const MANY = 4;
 const MAX_QUERY = 500;
 
@@ -69,7 +69,7 @@ function createApprovalPoll(store: Pick<Store, 'approvals'>) {
   /** Uses left of requests that were approved during the watch. A use is also a change. */
   const remaining = new Map<string, number>();
 
-  /** Returns the approvals of `given` that were used since. */
+  /** Returns the approval requests of `remaining` that were used since the last poll. */
   async function used(): Promise<Outcome<readonly Approval[]>> {
     if (remaining.size === 0) return { ok: true, output: [] };
     const page = await store.approvals({ state: 'approved', limit: MAX_PENDING });
@@ -127,7 +127,7 @@ export function createChangeReader({ store, clock, isHere, listed }: ReaderPorts
   const poll = createApprovalPoll(store);
   const changedRows: Changed<ListedRun> = createChanged(KEPT, from);
   const changedApprovals: Changed<ListedApproval> = createChanged(KEPT, from);
-  /** Ids of moved threads of an unknown kind. They can be threads of hooks. */
+  /** Ids of moved threads that are not counted yet. They can be threads of hooks. */
   const unclassified = new Set<string>();
   let lastTotals = NO_TOTALS;
 

@@ -80,18 +80,18 @@ function decisionOf(
 ): Outcome<Pick<Decision, 'decision' | 'answer' | 'uses' | 'expires'>> {
   const { decision, uses, for_seconds: seconds, glob, beyond, answer: words } = request;
   if (decision !== 'scope' && (uses !== undefined || seconds !== undefined)) {
-    return refuse('`uses` and `for_seconds` must have the decision `scope`', 'uses');
+    return refuse('`uses` and `for_seconds` are valid only for the decision `scope`', 'uses');
   }
   if (words !== undefined && decision !== 'answer') {
-    return refuse('`answer` must have the decision `answer`', 'answer');
+    return refuse('`answer` is valid only for the decision `answer`', 'answer');
   }
   if (beyond !== undefined && (kind !== 'capability' || decision === 'deny')) {
-    return refuse('`beyond` must be in the approval of a right', 'beyond');
+    return refuse('`beyond` is valid only for the approval of a right', 'beyond');
   }
   if (decision === 'deny') return ok({ decision: 'denied' });
   if (decision === 'answer') {
     return words === undefined
-      ? refuse('`answer` must be the text of the answer', 'answer')
+      ? refuse('`answer` is required', 'answer')
       : ok({ decision: 'approved', answer: words });
   }
   if (kind === 'question') return refuse('the decision must be `answer` or `deny`', 'decision');
@@ -99,7 +99,7 @@ function decisionOf(
     return refuse(`a request for a ${kind} cannot have the decision \`scope\``, 'decision');
   }
   if ((glob !== undefined) !== (decision === 'scope' && kind === 'call')) {
-    return refuse('`glob` must be given for the scope of a call, and only there', 'glob');
+    return refuse('`glob` is required for the scope of a call, and valid only there', 'glob');
   }
   if (decision === 'value') return ok({ decision: 'approved', answer: { value: true } });
   const wide = glob === undefined ? {} : { answer: { scope: glob } };

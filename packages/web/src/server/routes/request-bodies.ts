@@ -1,4 +1,4 @@
-// Reads requests of `/api` strictly. An unknown field or parameter is refused, texts and numbers
+// Reads requests of `/api` strictly. An unsupported field or parameter is refused, texts and numbers
 // have bounds, and the result has the type from `model/api.ts`.
 import {
   didYouMean,

@@ -87,7 +87,7 @@ function argumentViews(approval: Approval, facts: Facts | undefined): ArgumentVi
   });
 }
 
-/** Returns the whole text of one argument. Fails with `not_found` for an unknown name. */
+/** Returns the whole text of one argument. Fails with `not_found` if the call has no such argument. */
 export async function reviewedArgument(
   { runtime }: Pick<WebParts, 'runtime'>,
   store: Store,

@@ -43,7 +43,7 @@ interface CachedThread {
 const MAX_THREADS = 2000;
 /** Number of last events that show the open calls of a thread. */
 const TAIL = 40;
-/** One of the first events has the limits of the start. */
+/** Number of first events that contain the start with its limits. */
 const BEGINNING = 3;
 /** A thread with more new events is read from its tail again. */
 const MAX_NEW = 400;
