@@ -16,7 +16,7 @@ const MAX_ADDRESSES = 1000;
 export interface Rejection {
   readonly status: number;
   readonly message: string;
-  /** The request came without a token. */
+  /** Present if the request had no token. */
   readonly isWithoutToken?: true;
   readonly wait?: number;
 }

@@ -66,7 +66,7 @@ async function storedAt(store: Store, thread: string, seq: number): Promise<Outc
     : fail('not_found', `thread \`${thread}\` has no event ${seq}`, { thread, seq });
 }
 
-/** `offset`: start of the pieces of long texts. */
+/** Builds the view of an event. `offset`: start of the pieces of long texts. Fails with `not_found`. */
 export async function eventDetail(
   library: Library,
   store: Store,
