@@ -231,7 +231,7 @@ test('a call, its denial and its result are one thing, with gates, arguments and
   expect(good?.gates?.slice(0, 3).map(({ by }) => by)).toEqual([
     'fs.read notes/**',
     expect.stringMatching(/^call 1 of \d+$/),
-    'no rule against it',
+    'no rule forbids it',
   ]);
   expect(good).toMatchObject({
     verdict: 'Done',

@@ -118,6 +118,9 @@ browserTest('who may only look cannot run anything here', async () => {
   await page.getByRole('button', { name: 'Log in' }).click();
   await page.locator('nav').first().waitFor();
   await page.goto(`${served.url}/items/directive/lead?run=1`);
-  await page.getByText('Your session has the role `view`; role `steer` is required.').first().waitFor();
+  await page
+    .getByText('Your session has the role `view`; role `steer` is required.')
+    .first()
+    .waitFor();
   expect(await page.getByRole('button', { name: 'Run', exact: true }).isDisabled()).toBe(true);
 });

@@ -213,7 +213,9 @@ browserTest('who may only look finds the acts off, with the reason', async () =>
   const stop = page.locator('.acts').getByRole('button', { name: 'Stop…' });
   await stop.waitFor();
   expect(await stop.isDisabled()).toBe(true);
-  expect(await stop.getAttribute('title')).toBe('your session has the role `view`; role `steer` is required');
+  expect(await stop.getAttribute('title')).toBe(
+    'your session has the role `view`; role `steer` is required',
+  );
 });
 
 browserTest('no text of a model or a tool is more than text', async () => {

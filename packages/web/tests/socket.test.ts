@@ -118,7 +118,7 @@ test('nobody listens to more than there may be, and hears that', async () => {
   const served = await openServed();
   const { errors, heard, say } = await connect(served, bearerOf(served.fixture, 'view'));
   for (let index = 0; index < 31; index++) say({ action: 'subscribe', thread_id: `t${index}` });
-  await expect.poll(() => errors).toEqual(['at most 30 topics can be listened to at once']);
+  await expect.poll(() => errors).toEqual(['at most 30 topics can be subscribed to at once']);
   say({ action: 'unsubscribe', thread_id: 't0' });
   say({ action: 'subscribe', topic: 'threads' });
   await openThread(served, 'one');

@@ -35,7 +35,7 @@ interface StepGraph {
   readonly more: number;
 }
 
-/** A graph of at most this many steps is shown whole. */
+/** A graph with at most this many steps has no omitted steps. */
 const SMALL = 8;
 
 /** Returns the labels that the refusal mentions. If it mentions none: all except `untrusted`. */

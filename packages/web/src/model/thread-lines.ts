@@ -139,7 +139,7 @@ export function threadLines(
 
 const idOf = (line: ThreadLine): string => (line.kind === 'thread' ? line.id : line.group);
 
-/** Keeps `shown`, adds lines of `fresh` below its last thread, and counts new or moved lines. */
+/** Keeps `current`, adds lines of `fresh` below its last thread, and counts new or moved lines. */
 export function holdLines(
   current: readonly ThreadLine[],
   fresh: readonly ThreadLine[],

@@ -13,7 +13,7 @@ export interface ForeignBit {
   readonly kind: 'text' | 'sign' | 'ansi' | 'host' | 'run' | 'fold';
   /** Text to render, without control characters (except newline and tab) and format characters. */
   readonly text: string;
-  /** Original characters that `text` stands for when copied. */
+  /** Original characters of this bit. A copy of the text contains them. */
   readonly source: string;
 }
 
@@ -21,7 +21,7 @@ export interface ForeignBit {
 interface Bounds {
   readonly line: number;
   readonly whole: number;
-  /** Runs are shown as they are. */
+  /** True to render runs unchanged, without folding them. */
   readonly showsRuns?: boolean;
 }
 const FIRST_LOOK: Bounds = { line: 2_000, whole: 50_000 };

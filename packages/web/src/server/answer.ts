@@ -54,7 +54,7 @@ export const isJsonType = (type: string | undefined): boolean =>
   /^application\/json *(;|$)/i.test(type ?? '');
 
 const tooLarge = (): Outcome<never> =>
-  fail('invalid_input', `a request may hold at most ${MAX_BODY} bytes`, { max: MAX_BODY });
+  fail('invalid_input', `a request body can have at most ${MAX_BODY} bytes`, { max: MAX_BODY });
 
 async function readText(body: ReadableStream<Uint8Array>): Promise<Outcome<string>> {
   const pieces: Uint8Array[] = [];
@@ -67,7 +67,7 @@ async function readText(body: ReadableStream<Uint8Array>): Promise<Outcome<strin
     }
     return ok(new TextDecoder('utf-8', { fatal: true }).decode(Buffer.concat(pieces)));
   } catch {
-    return fail('invalid_input', 'the body of the request cannot be read as text');
+    return fail('invalid_input', 'the request body must be UTF-8 text');
   }
 }
 
@@ -82,7 +82,7 @@ export function readBody({ req }: Context<ApiEnv>): Promise<Outcome<JsonObject>>
 
 async function readOnce(req: Context<ApiEnv>['req']): Promise<Outcome<JsonObject>> {
   if (!isJsonType(req.header('content-type'))) {
-    return fail('invalid_input', 'only `content-type: application/json` is taken');
+    return fail('invalid_input', '`content-type` must be `application/json`');
   }
   if (Number(req.header('content-length') ?? 0) > MAX_BODY) return tooLarge();
   const text = req.raw.body ? await readText(req.raw.body) : ok('');

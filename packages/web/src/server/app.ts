@@ -78,7 +78,10 @@ function addSession(
     if (!body.ok) return answer(context, body);
     const { token } = body.output;
     if (typeof token !== 'string' || token.length > MAX_TOKEN) {
-      return answer(context, fail('invalid_input', '`token` must be a link or a token'));
+      return answer(
+        context,
+        fail('invalid_input', '`token` must be the token of a link, or a bearer token'),
+      );
     }
     const result = access.exchange(token, addressOf(context, access));
     if (!('asker' in result)) return refuse(context, result);
@@ -99,7 +102,7 @@ function addSession(
   api.get('/me', needs('view'), (context) => answer(context, ok(meOf(context.get('asker')))));
 }
 
-/** Open answers by actor. They end with the session or token that opened them. */
+/** Tracks open answers by actor. They end with the session or token that opened them. */
 export function createOpenAnswers(counts: (id: string) => boolean) {
   const open = new Map<string, Set<{ destroy(): unknown }>>();
   return {
@@ -114,7 +117,7 @@ export function createOpenAnswers(counts: (id: string) => boolean) {
         if (connections.size === 0 && open.get(id) === connections) open.delete(id);
       });
     },
-    /** Closes connections of invalid sessions and tokens, except `but`. */
+    /** Closes connections whose session or token is no longer valid, except the connection `but`. */
     check(but?: unknown): void {
       for (const [id, connections] of open) {
         if (counts(id)) continue;
@@ -134,7 +137,7 @@ function noteRefused({ runtime }: WebParts, context: Context<ApiEnv>, needed: We
   const { who, role } = context.get('asker');
   const { method, path } = context.req;
   const act = `${method} ${path.slice(0, MAX_NOTED)}`;
-  const reason = `permission_denied: the role \`${role}\` is not \`${needed}\``;
+  const reason = `permission_denied: the actor has role \`${role}\`, and role \`${needed}\` is required`;
   const row = personAuditRow({ who, channel: 'web' }, act, '', reason);
   runtime.audit.write({ ...row, decision: 'denied' });
 }
@@ -144,13 +147,10 @@ function createApi(parts: WebParts, access: WebAccess, open: OpenAnswers): Hono<
   api.use('*', async (context, next) => {
     const { req, env } = context;
     if (!METHODS.includes(req.method)) {
-      return answer(context, fail('invalid_input', 'only GET, POST and DELETE are known here'));
+      return answer(context, fail('invalid_input', 'the method must be GET, HEAD, POST or DELETE'));
     }
     if (req.method === 'POST' && !isJsonType(req.header('content-type'))) {
-      return answer(
-        context,
-        fail('invalid_input', 'only `content-type: application/json` is taken'),
-      );
+      return answer(context, fail('invalid_input', '`content-type` must be `application/json`'));
     }
     if (!isLogin({ method: req.method, path: req.path })) {
       const verdict = access.judge(req.raw.headers, addressOf(context, access));
@@ -190,7 +190,7 @@ export function createApp({ parts, access, files, open }: AppOptions) {
   const bare = routes.filter((route) => route.role === undefined && !isLogin(route));
   if (bare.length > 0) {
     const names = bare.map(({ method, path }) => `${method} ${path}`);
-    throw new Error(`no role is named for ${names.join(', ')}`);
+    throw new Error(`no role declared for ${names.join(', ')}`);
   }
   app.route('/api', api);
   app.notFound((context) => {
@@ -203,11 +203,11 @@ export function createApp({ parts, access, files, open }: AppOptions) {
     const page =
       !file && isVisit && !path.startsWith('/api') && files.answer('/', method, encodings);
     if (page) return new Response(page.body, { status: 404, headers: page.headers });
-    return file || answer(context, fail('not_found', 'there is nothing here'));
+    return file || answer(context, fail('not_found', 'address not found'));
   });
   app.onError((error, context) => {
     parts.onError(error);
-    return answer(context, fail('internal_error', 'something went wrong in the server'));
+    return answer(context, fail('internal_error', 'internal error of the server'));
   });
   return { fetch: app.fetch, routes };
 }

@@ -30,7 +30,7 @@ export interface ApiEnv {
   Bindings: HttpBindings;
   Variables: {
     asker: WebAsker;
-    /** Called if the role of the actor is too small for the route. */
+    /** Called if the role of the actor does not allow the route. */
     onRefused?: (needed: WebRole) => void;
   };
 }
@@ -52,12 +52,12 @@ export interface Listener {
 export interface Subscription {
   /** Called when the client has taken all frames. */
   ready(): void;
-  /** Changes the topics. Kept topics continue, new ones start at `after`. */
+  /** Changes the topics. Topics that stay continue, new ones start at `after`. */
   change(topics: readonly Topic[], after?: string): void;
   end(): void;
 }
 
-/** The one reader of the store. Clients never read it themselves. */
+/** The only reader of the store. Clients never read the store themselves. */
 export interface Hub {
   /** Fails with `unavailable` if there are too many clients. */
   subscribe(listener: Listener): Outcome<Subscription>;
@@ -80,9 +80,9 @@ export interface Runs {
   /** Resolves when the thread exists, not when it ends. */
   start(body: RunRequestBody, by: WebAsker): Promise<Outcome<ActionResult>>;
   resume(id: string, body: ResumeWish, by: WebAsker): Promise<Outcome<ActionResult>>;
-  /** Resumes the thread after a decision, unless another process runs it. */
+  /** Resumes the thread after a decision, unless another process has the lease. */
   decided(thread: string): void;
-  /** The file of the request has changed: the thread resumes here and asks again. */
+  /** Resumes the thread, so that it creates a new request. Called if the file of its request has changed. */
   askAgain(thread: string): void;
   isHere(id: string): boolean;
   count(): number;

@@ -38,7 +38,7 @@ export function addHeaders(headers: Headers): void {
 export function createCookie(port: () => number, isSecure: boolean) {
   const name = (): string => `${isSecure ? '__Host-' : ''}kernmantle_${port()}`;
   return {
-    /** Another server of this machine can set the same name, so several values are returned. */
+    /** Returns all values of the cookie, because another server of this machine can set the same name. */
     read(headers: Headers): string[] {
       const start = `${name()}=`;
       const parts = (headers.get('cookie') ?? '').split(';', 50).map((part) => part.trim());

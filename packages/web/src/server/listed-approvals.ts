@@ -17,7 +17,7 @@ import type { DataObject, ListedApproval } from '../model/api.ts';
 
 const MAX_TITLE = 200;
 
-/** References to secrets look the same everywhere; the shape stays. */
+/** Masks secrets in all texts and keys of a value. Its structure stays the same. */
 export function maskedJson(value: Json): Json {
   if (typeof value === 'string') return masked(value);
   if (Array.isArray(value)) return value.map(maskedJson);
@@ -39,7 +39,7 @@ export function grantIn({ binding }: Approval): Grant {
   };
 }
 
-/** `fs.read notes/**`, `net.http GET api.example.com`, `tool.bash`. */
+/** Name of a right, such as `fs.read notes/**`, `net.http GET api.example.com` or `tool.bash`. */
 export function rightName({ capability, scope = {} }: Grant): string {
   const { path, host, method, subtree, id } = scope;
   const places = [method, host, path, subtree === 'any' ? 'any thread' : undefined];
@@ -48,7 +48,7 @@ export function rightName({ capability, scope = {} }: Grant): string {
   return [name, ...places, ...ids].filter((part) => part !== undefined).join(' ');
 }
 
-/** Tool and target, the right, the limits or the question, in a few words. */
+/** Title of a request: its tool and target, its right, its limits or its question. */
 function titleOf(approval: Approval): string {
   const { kind, shown } = approval;
   const word = (name: string): string => plainText(shown[name] ?? '');

@@ -35,7 +35,7 @@ const bind = (server: Server, hostname: string, port: number): Promise<Outcome<n
       resolve(fail('invalid_input', message, { reason: error.code ?? '' }));
     };
     if (!Number.isInteger(port) || port < 0 || port > 65_535) {
-      onError(new Error('there is no such port'));
+      onError(new Error('the port must be a whole number from 0 to 65535'));
       return;
     }
     server.once('error', onError);
@@ -50,7 +50,7 @@ const bind = (server: Server, hostname: string, port: number): Promise<Outcome<n
 const closeServer = (server: Server): Promise<void> =>
   new Promise((resolve) => {
     const timer = setTimeout(() => server.closeAllConnections(), GRACE_MS);
-    // Connections are kept for a next request; those whose answer has just ended, too.
+    // A client keeps its connection for a next request, also after its last answer.
     const idle = setInterval(() => server.closeIdleConnections(), IDLE_MS);
     server.close(() => {
       clearTimeout(timer);
@@ -84,7 +84,7 @@ function createServer({ fetch, tls }: OpenOptions): Outcome<Server> {
 export interface OpenListener {
   readonly server: Server;
   readonly port: number;
-  /** Resolves when every connection is gone. */
+  /** Resolves when every connection is closed. */
   close(): Promise<void>;
 }
 

@@ -5,11 +5,11 @@ import type { WebRole } from '../model/api.ts';
 import { answer } from './answer.ts';
 import type { ApiEnv } from './context.ts';
 
-/** Each may do what those before it may. */
+/** Roles in ascending order. A role includes the rights of the roles before it. */
 const ORDER: readonly WebRole[] = ['view', 'steer', 'approve'];
 
 const DOES: Readonly<Record<WebRole, string>> = {
-  view: 'look',
+  view: 'read',
   steer: 'start and steer threads',
   approve: 'decide',
 };
@@ -28,7 +28,7 @@ export function needs(role: WebRole): MiddlewareHandler<ApiEnv> {
       return;
     }
     context.get('onRefused')?.(role);
-    const message = `only a token with the role \`${role}\` may ${DOES[role]} here; this one has \`${own}\``;
+    const message = `role \`${role}\` is required to ${DOES[role]}; the session or token has role \`${own}\``;
     return answer(context, fail('permission_denied', message, { role: own, needed: role }));
   };
   roles.set(check, role);

@@ -35,7 +35,7 @@ interface RunsPorts extends Pick<WebParts, 'runtime' | 'store' | 'clock' | 'onEr
   readonly hub: Pick<Hub, 'text'>;
 }
 
-/** Bound of remembered threads that ran in this process. */
+/** Bound of cached ids of threads that ran in this process. */
 const MAX_OWN = 10_000;
 const AT_WORK: ReadonlySet<string> = new Set(['spawning', 'running', 'terminating']);
 const POLL_MS = 20;
@@ -62,13 +62,13 @@ function checkLowered(
       typeof most === 'object' && most && 'value' in most ? most.value : Number.NaN,
     );
     if (!(Number(value) > max)) continue;
-    const message = `limit \`${limit}\` cannot be ${String(value)}: it may only be lowered, and is ${max}`;
+    const message = `limit \`${limit}\` cannot be ${String(value)}; a run can only lower it, and it is ${max}`;
     return fail('invalid_input', message, { field: `limits.${limit}`, max });
   }
   return ok(null);
 }
 
-/** The runtime reads limits by name and refuses unknown ones. */
+/** Copies the limits of a request. The runtime refuses unsupported names. */
 const limitsIn = (
   limits: RunRequestBody['limits'],
 ): { limits?: NonNullable<RunRequest['limits']> } =>
@@ -101,7 +101,7 @@ function optionsOf(id: string, body: ResumeWish, asker: WebAsker): ResumeOptions
   });
 }
 
-/** Adds the remedy of this surface to a refusal for a missing key: the key is read when `km web` starts. */
+/** Adds the remedy to a refusal for a missing key: `km web` reads keys only at its start. */
 function withRestart({ error }: Failure): Failure {
   const { message, variable } = error.detail;
   if (error.code !== 'model_unavailable' || typeof variable !== 'string')
@@ -123,7 +123,7 @@ const auditFailures =
 
 type RunWork = (threads: Threads, signal: AbortSignal) => Promise<Outcome<{ thread_id: string }>>;
 
-/** Starts runs, tracks current ones, and remembers which threads ran in this process. */
+/** Starts runs, tracks current ones, and caches the ids of threads that ran in this process. */
 function createLauncher({ runtime, hub, onError }: RunsPorts) {
   const own = createRecent<string, true>(MAX_OWN);
   const running = new Set<Promise<unknown>>();
@@ -156,7 +156,7 @@ function createLauncher({ runtime, hub, onError }: RunsPorts) {
         (run) => started.resolve(run.ok ? ok(run.output.thread_id) : run),
         (error: unknown) => {
           onError(error as Error);
-          started.resolve(fail('internal_error', 'the run came to an end that nobody expected'));
+          started.resolve(fail('internal_error', 'the run stopped unexpectedly'));
         },
       );
       running.add(settled);
@@ -182,7 +182,7 @@ export function createRuns(ports: RunsPorts): Runs {
   const launcher = createLauncher(ports);
   const beginning = new Map<string, { wish: string; begun: Promise<Outcome<ActionResult>> }>();
 
-  /** Waits for the release of the lease, which follows the final status. False: the thread still runs. */
+  /** Waits until this process has released the lease, which follows the final status. False: it still runs. */
   async function isReleased(id: string): Promise<boolean> {
     for (let look = 0; launcher.isHere(id); look++) {
       const opened = await store();

@@ -68,7 +68,7 @@ function readRequest(text: string): Outcome<SocketRequest> {
   return ok({ action, topic, after: position });
 }
 
-/** The server keeps the default: one buffer. */
+/** Text of a message. With the default of the server a message is one buffer. */
 const textOf = (data: RawData): string => (Buffer.isBuffer(data) ? data.toString() : '');
 
 /** Returns false if one more message is too many. */
@@ -106,7 +106,7 @@ function serve(socket: WebSocket, { hub, clock }: WebParts, expires: number): vo
       socket.close(POLICY, 'too many messages');
       return;
     }
-    const request = isBinary ? wrong('messages are text') : readRequest(textOf(data));
+    const request = isBinary ? wrong('a message must be text') : readRequest(textOf(data));
     if (!request.ok) {
       socket.send(JSON.stringify({ kind: 'error', error: request.error }));
       return;
@@ -115,7 +115,7 @@ function serve(socket: WebSocket, { hub, clock }: WebParts, expires: number): vo
     if (action === 'unsubscribe') topics.delete(topic);
     else if (topics.size < MAX_TOPICS || topics.has(topic)) topics.add(topic);
     else {
-      const { error } = wrong(`at most ${MAX_TOPICS} topics can be listened to at once`);
+      const { error } = wrong(`at most ${MAX_TOPICS} topics can be subscribed to at once`);
       socket.send(JSON.stringify({ kind: 'error', error }));
       return;
     }
@@ -164,13 +164,13 @@ function refuse(socket: Duplex, status: number, message: string): void {
   );
 }
 
-/** Path of the request line. The client can write any text there. */
+/** Returns the path of the request line, in which a client can write any text. */
 function pathOf(target: string): string {
   if (target.startsWith('/')) return target.split('?', 1)[0] ?? '';
   return URL.canParse(target) ? new URL(target).pathname : '';
 }
 
-/** Takes upgrades of a listener; everything but `/api/socket` is refused. */
+/** Handles upgrades of a listener. Every path except `/api/socket` is refused. */
 export function addSocket(
   server: Server,
   admit: AdmitSocket,
@@ -184,7 +184,7 @@ export function addSocket(
   server.on('upgrade', (incoming: IncomingMessage, socket: Duplex, head: Buffer) => {
     socket.on('error', () => socket.destroy());
     if (pathOf(incoming.url ?? '/') !== PATH) {
-      refuse(socket, 404, 'there is nothing here');
+      refuse(socket, 404, 'address not found');
       return;
     }
     const verdict = admit(incoming);
@@ -197,7 +197,7 @@ export function addSocket(
   });
   return {
     async close() {
-      for (const socket of sockets.clients) socket.close(GOING_AWAY, 'the server is going down');
+      for (const socket of sockets.clients) socket.close(GOING_AWAY, 'the server is closing');
       await new Promise<void>((resolve) => sockets.close(() => resolve()));
       for (const socket of sockets.clients) socket.terminate();
     },

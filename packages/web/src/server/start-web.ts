@@ -32,7 +32,7 @@ interface WebSettings {
   /** Default: `127.0.0.1`. Other addresses need TLS and a token. */
   readonly host?: string | undefined;
   readonly tls?: TlsFiles | undefined;
-  /** The origin under which a proxy that speaks TLS serves it: `https://name`. */
+  /** Origin under which a TLS proxy serves the page: `https://name`. Absent: no proxy. */
   readonly behind?: string | undefined;
   readonly version: string;
   /** Environment of the server process, for links. */
@@ -46,7 +46,7 @@ interface WebSettings {
 interface RunningWeb {
   readonly url: string;
   readonly port: number;
-  /** Every resource of `/api` and the role it needs; undefined for logging in. */
+  /** Every route of `/api` and its role. The login has none. */
   readonly routes: ReturnType<typeof createApp>['routes'];
   /** Creates an address that logs in once, within two minutes. */
   link(): Outcome<string>;
@@ -72,15 +72,15 @@ function problemOf(
 ): Outcome<null> {
   if (isLoopback(hostname) && !behind) return ok(null);
   if (!tls && !behind) {
-    const message = `\`${hostname}\` can be reached by others, and the page is not served to them without TLS`;
+    const message = `other machines can reach \`${hostname}\`, so the page needs TLS`;
     const hint =
-      'give `--tls-cert FILE --tls-key FILE`, or `--behind https://NAME` when a proxy speaks TLS for it';
+      'use `--tls-cert FILE --tls-key FILE`, or `--behind https://NAME` with a TLS proxy';
     return fail('permission_denied', message, { missing: 'tls', hint });
   }
   const all = tokens.list();
   if (!all.ok) return all;
   if (all.output.some(({ id }) => tokens.counts(id))) return ok(null);
-  const message = 'others can reach this, and this project has no token; make one first';
+  const message = 'other machines can reach the page, and the project has no token; add one';
   return fail('permission_denied', message, {
     missing: 'token',
     hint: '`km web token add --name NAME --role view`',
@@ -96,7 +96,7 @@ function readOrigin(behind: string | undefined): Outcome<URL | undefined> {
     : fail('invalid_input', `\`behind\` must be like \`https://name\`, not \`${behind}\``);
 }
 
-/** Without a registry nothing has run. A read never creates one. */
+/** Opens the store. Fails with `not_found` if no thread has run. A read never creates a store. */
 const storeOf =
   (runtime: Runtime): WebBase['store'] =>
   async () => {
@@ -114,7 +114,7 @@ function makeParts(base: WebBase): WebParts {
   return parts;
 }
 
-/** Programs open sockets with a token; browsers, which cannot send one, do not. */
+/** Admits a program with a bearer token to the socket. A browser cannot send one and is refused. */
 const createAdmit =
   (access: WebAccess, open: ReturnType<typeof createOpenAnswers>): AdmitSocket =>
   (incoming: IncomingMessage) => {
@@ -125,7 +125,7 @@ const createAdmit =
     const peer = incoming.socket.remoteAddress ?? '';
     const verdict = headers.has('authorization')
       ? access.judge(headers, access.addressOf(headers, peer))
-      : { status: 401, message: 'a bearer token is needed' };
+      : { status: 401, message: 'a bearer token is required' };
     if ('asker' in verdict) open.add(verdict.asker.id, incoming.socket);
     return verdict;
   };
@@ -161,16 +161,16 @@ async function openNear(
     if (opened.ok || opened.error.detail.reason !== 'EADDRINUSE') return opened;
     const same = own.find((page) => page.port === port);
     if (same) {
-      const message = `the page of this project is served already, at ${same.url}`;
-      return fail('conflict', message, { port, hint: '`km web link` prints a link to it' });
+      const message = `the page of this project is already served at ${same.url}`;
+      return fail('conflict', message, { port, hint: 'run `km web link` for a link' });
     }
   }
   const [port = 0] = ports;
-  const message = `port ${port} is taken by another program`;
-  return fail('conflict', message, { port, hint: 'choose another with `--port NUMBER`' });
+  const message = `port ${port} is used by another program`;
+  return fail('conflict', message, { port, hint: 'use another port with `--port NUMBER`' });
 }
 
-/** Every refused link or token is a row of the audit, as often as the guard tells. */
+/** Writes an audit row for each refused link or token that the guard reports. */
 const noteRefused =
   ({ audit, project }: Runtime) =>
   (caller: string, reason: string): void =>
@@ -184,7 +184,7 @@ const noteRefused =
       reason,
     });
 
-/** A wildcard address is not an address that clients can connect to. */
+/** Returns a host name for clients. A wildcard address becomes the name of the machine. */
 const reachable = (hostname: string): string =>
   /^(0\.0\.0\.0|\[?::\]?)$/.test(hostname) ? machine() : inUrl(hostname);
 

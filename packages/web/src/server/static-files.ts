@@ -46,7 +46,7 @@ export interface StaticFiles {
   answer(path: string, method: string, encodings: string): Response | undefined;
 }
 
-/** `folder`: where `scripts/page.js` has put the page. */
+/** Reads the files of the page. Fails with `dependency_missing` if `folder` has no built page. */
 export function openStaticFiles(folder: string): Outcome<StaticFiles> {
   let files: Map<string, StoredFile>;
   try {
@@ -56,8 +56,8 @@ export function openStaticFiles(folder: string): Outcome<StaticFiles> {
   }
   const document = files.get('/index.html');
   if (!document) {
-    const message = `the page is not built: there is no \`${join(folder, 'index.html')}\``;
-    return fail('dependency_missing', message, { hint: 'build it with `node scripts/page.js`' });
+    const message = `the page is not built: \`${join(folder, 'index.html')}\` not found`;
+    return fail('dependency_missing', message, { hint: 'run `node scripts/page.js`' });
   }
   return ok({
     answer(path, method, encodings) {

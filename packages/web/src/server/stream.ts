@@ -12,7 +12,7 @@ import { needs } from './roles.ts';
 
 export const MAX_TOPICS = 30;
 const TOPIC = /^(threads|approvals|fleet|thread:[\w-]{1,80})$/;
-/** Timers cannot be set for longer. */
+/** Longest time that a timer supports. */
 const MAX_TIMER_MS = 2 ** 31 - 1;
 
 export function readTopics(text: string): Outcome<Topic[]> {
@@ -20,12 +20,12 @@ export function readTopics(text: string): Outcome<Topic[]> {
   const wrong = topics.find((topic) => !TOPIC.test(topic));
   if (wrong !== undefined || topics.length === 0) {
     const name = (wrong ?? '').slice(0, 100);
-    const message = `\`topics\` are \`threads\`, \`approvals\`, \`fleet\` and \`thread:ID\`, not \`${name}\``;
+    const message = `\`topics\` must be of \`threads\`, \`approvals\`, \`fleet\`, \`thread:ID\`, not \`${name}\``;
     return fail('invalid_input', message);
   }
   return topics.length <= MAX_TOPICS
     ? ok(topics)
-    : fail('invalid_input', `at most ${MAX_TOPICS} topics can be listened to at once`);
+    : fail('invalid_input', `at most ${MAX_TOPICS} topics can be subscribed to at once`);
 }
 
 /** Writes the headers once. A refused request gets another answer. */
@@ -104,7 +104,7 @@ export const addStream: AddRoutes = (api, { hub, clock }) => {
     const topics = readTopics(req.query('topics') ?? '');
     if (!topics.ok) return answer(context, topics);
     if (req.method === 'HEAD') return context.body(null, 200);
-    // Snapshots that were read apart have a position each: see `readPosition`.
+    // Each snapshot has its own position. `readPosition` merges them.
     const after = (req.queries('after') ?? []).filter(Boolean).join(' ');
     const request = { topics: topics.output, ...(after === '' ? {} : { after }) };
     const life = lifeOf(context.get('asker'), clock.now());

@@ -27,7 +27,7 @@ export function Time(props: { at: number; form?: 'ago' | 'clock' | 'exact'; took
 const percent = (part: number, whole: number): number =>
   whole <= 0 ? (part > 0 ? 100 : 0) : Math.max(0, Math.min(100, (part / whole) * 100));
 
-/** Bar of a limit: use solid, reservations hatched, a mark at 80 %, and a mark at the limit before a raise. */
+/** Bar of a limit: the used part solid, reservations hatched, and marks at 80 % and at the limit before a raise. */
 export function MeterBar({ meter }: { meter: LimitMeter }) {
   const { name, used, reserved, max, raised_from: raised } = meter;
   if (max === undefined) return <span class="meter none" aria-hidden="true" />;

@@ -22,10 +22,10 @@ import {
   requestOf,
 } from './decision.ts';
 
-/** Time during which a new decision cannot be approved by accident. */
+/** Time after a change during which the button is locked, so that nobody approves by accident. */
 const CALM_MS = 800;
 
-/** False for a moment after `shown` has changed or the window got the focus. */
+/** Returns false for a moment after `content` has changed or the window got the focus. */
 function useCalm(content: string): boolean {
   const [isCalm, setCalm] = useState(false);
   useEffect(() => {

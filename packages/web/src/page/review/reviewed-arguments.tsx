@@ -36,7 +36,7 @@ async function wholeText(
   return { ok: true, output: parts.join('') };
 }
 
-/** Lines and texts longer than this are folded once more when they are shown. */
+/** A line or a text that is longer is folded again after a person opens it. */
 const [LONG_LINE, LONG_TEXT] = [2000, 50_000];
 const TAIL = 400;
 

@@ -21,7 +21,7 @@ import { onRows, useTotals } from './threads.ts';
 
 export interface FollowedThread {
   readonly view?: ThreadView;
-  /** In the order of `seq`, without gaps. The first events can be missing: see `isWhole`. */
+  /** Events in the order of `seq`, without gaps. The first ones can be missing: see `isWhole`. */
   readonly events: readonly SlimEvent[];
   /** Text of the current reply. Empty: no reply, or another process runs the thread. */
   readonly text: string;

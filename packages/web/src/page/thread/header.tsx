@@ -70,7 +70,7 @@ function LeaseOwner({ thread: { id, worker } }: Pick<ThreadView, 'thread'>) {
   );
 }
 
-/** Advice for a queued thread that no known worker serves. */
+/** Remedy for a queued thread that no worker serves. */
 function Unserved({ thread }: Pick<ThreadView, 'thread'>) {
   const { state } = useFleet();
   if (!isUnserved(thread, unserved.value)) return null;

@@ -97,7 +97,7 @@ export function useActing(
   const isStoppable = view === undefined || view.acts.includes('stop') || isStopping;
   useEffect(() => {
     if (!isStoppable) setStoppedAt(undefined);
-    // Also counts a stop by another client, before this page was opened.
+    // Another client can have sent the stop, before this page was opened.
     else if (isStopping) setStoppedAt((before) => before ?? Date.now());
   }, [isStoppable, isStopping]);
 

@@ -6,7 +6,7 @@ import { createThreadFold, type FoldedThread, type ThreadFold } from '../../mode
 import { FILTERS, isRefused, type RowFilter } from '../../model/thread-sums.ts';
 import type { TimelineEntry } from '../../model/timeline-entry.ts';
 
-/** In a thread with more rows, turns start closed. */
+/** Turns start closed in a thread with more rows than this. */
 export const MANY_ROWS = 2_000;
 
 /** Old rows stay visible while the start of a long thread is read page by page. */

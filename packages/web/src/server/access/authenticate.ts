@@ -21,7 +21,7 @@ interface AccessOptions {
   readonly hostname: string;
   port(): number;
   readonly tls?: TlsFiles | undefined;
-  /** Origin under which a proxy serves it. */
+  /** Origin under which a proxy serves the page. Absent: no proxy. */
   readonly behind?: URL | undefined;
   readonly tokens: TokenStore;
   readonly sessions: SessionStore;
@@ -29,10 +29,9 @@ interface AccessOptions {
   onRefused(address: string, reason: string): void;
 }
 
-const NO_SESSION =
-  'this needs a session or a token; `km web link` prints a link, `km web token add` makes a token';
+const NO_SESSION = 'a session or a token is required; run `km web link` or `km web token add`';
 
-/** Names that the certificate is for, with the port. */
+/** Returns a check that `Host` is a name in the certificate, with the port of the server. */
 function certifiedNames(hostname: string, port: () => number, { cert }: TlsFiles) {
   const certificate = new X509Certificate(cert);
   return (host: string): boolean => {
@@ -66,7 +65,7 @@ export function createAccess(options: AccessOptions) {
       : tls !== undefined && !isLoopback(hostname)
         ? certifiedNames(hostname, port, tls)
         : localNames(hostname, port);
-  /** A session that a token opened ends with the token. */
+  /** True unless a token opened the session and the token is no longer valid. */
   const isCurrent = ({ from }: WebSession): boolean =>
     !from.startsWith('token_') || tokens.counts(from);
 
@@ -79,7 +78,7 @@ export function createAccess(options: AccessOptions) {
     const session = sessions.find(port(), cookies, key);
     if (!session.ok) return { status: 503, message: 'sessions cannot be read' };
     if (!session.output || !isCurrent(session.output)) {
-      return { status: 401, message: 'this session is over; `km web link` prints a new link' };
+      return { status: 401, message: 'the session has ended; run `km web link` for a new link' };
     }
     return { asker: asAsker(session.output) };
   }
@@ -108,7 +107,7 @@ export function createAccess(options: AccessOptions) {
       const client = behind ? headers.get('x-forwarded-for')?.split(',').at(-1)?.trim() : undefined;
       return client !== undefined && isIP(client.replace(/^\[|\]$/g, '')) !== 0 ? client : peer;
     },
-    /** Reason for a refusal before the check of the token. */
+    /** Returns the reason for a refusal before the check of the token. Undefined: none. */
     place: (headers: Headers, target: string, isApi: boolean): Rejection | undefined =>
       placeProblem(headers, target, {
         isOwnHost,
@@ -132,7 +131,7 @@ export function createAccess(options: AccessOptions) {
       }
       if (!result.ok) return { status: 503, message: 'sessions cannot be written' };
       if (!result.output) {
-        return guard.refuse(address, 'this link or token does not count here, or not any more');
+        return guard.refuse(address, 'the link or token is not valid here, or no longer valid');
       }
       const { key, cookie: value, ...session } = result.output;
       return { asker: asAsker(session), key, cookie: cookie.write(value, SESSION_MS / 1000) };

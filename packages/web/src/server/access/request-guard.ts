@@ -9,14 +9,14 @@ import type { TokenClient, TokenStore } from './tokens.ts';
 /** Failed attempts of one address per minute. Further attempts get a wait. */
 const MAX_ATTEMPTS = 5;
 const MINUTE_MS = 60_000;
-/** Bound of remembered addresses; the oldest is dropped first. */
+/** Bound of cached addresses. The oldest is dropped first. */
 const MAX_ADDRESSES = 1000;
 
-/** Refusal of a request; `wait` is in seconds. */
+/** Refusal of a request. `wait` is the time until a next attempt, in seconds. */
 export interface Rejection {
   readonly status: number;
   readonly message: string;
-  /** The request came without a token. */
+  /** Present if the request had no token. */
   readonly isWithoutToken?: true;
   readonly wait?: number;
 }
@@ -33,7 +33,7 @@ interface GuardOptions extends TokenGuardOptions {
   port(): number;
 }
 
-const NO_TOKEN = 'a bearer token is required; `km web token add` makes one';
+const NO_TOKEN = 'a bearer token is required; run `km web token add`';
 
 type AllowedClient = Omit<TokenClient, 'name'>;
 type WebToken = NonNullable<Extract<ReturnType<TokenStore['find']>, { ok: true }>['output']>;
@@ -50,7 +50,7 @@ export const inUrl = (hostname: string): string =>
 function createAttempts(clock: Pick<Clock, 'monotonic'>) {
   const since = new Map<string, { at: number; count: number }>();
   return {
-    /** Counts one more attempt. False: too many. */
+    /** Counts one more attempt. Returns false if the address has too many. */
     note(address: string): boolean {
       const now = clock.monotonic();
       const previous = since.get(address);
@@ -64,7 +64,7 @@ function createAttempts(clock: Pick<Clock, 'monotonic'>) {
   };
 }
 
-/** Host of an origin. Undefined: not a valid web origin. */
+/** Returns the host of an origin. Undefined if it is not a valid web origin. */
 function originHost(origin: string): string | undefined {
   if (!URL.canParse(origin)) return undefined;
   const { protocol, host, origin: plain } = new URL(origin);
@@ -81,15 +81,15 @@ function isFor(host: string, target: string): boolean {
 
 interface GuardedPlace {
   isOwnHost(host: string): boolean;
-  /** Expected scheme of an origin, `http` or `https`, if known. */
+  /** Expected scheme of an origin, `http` or `https`. Absent: any scheme. */
   readonly scheme?: string;
-  /** True for a document: a person can open it directly, without a page (`none`). */
+  /** True for a document. A person can open it without another page (`Sec-Fetch-Site: none`). */
   readonly isDocument?: boolean;
 }
 
 /**
- * Reason for a refusal before any check of the token; undefined: none. `target` is the target of
- * the request line.
+ * Returns the reason for a refusal before any check of the token. Undefined: none. `target` is the
+ * target of the request line.
  */
 export function placeProblem(
   headers: Headers,
@@ -99,7 +99,7 @@ export function placeProblem(
   const { isOwnHost, scheme, isDocument = true } = place;
   const host = headers.get('host')?.toLowerCase() ?? '';
   if (!isOwnHost(host) || !isFor(host, target)) {
-    return { status: 421, message: 'this server does not go by that name' };
+    return { status: 421, message: '`Host` is not a name of this server' };
   }
   const origin = headers.get('origin');
   const isOwnScheme = (text: string) => !scheme || text.toLowerCase().startsWith(`${scheme}://`);
@@ -113,7 +113,7 @@ export function placeProblem(
   return undefined;
 }
 
-/** Names of this machine that a browser on it may use, with the port. */
+/** Returns a check that `Host` is a name of this machine for a local browser, with the port. */
 export function localNames(hostname: string, port: () => number): (host: string) => boolean {
   const names = ['127.0.0.1', 'localhost', '[::1]', inUrl(hostname).toLowerCase()];
   return (host) =>
@@ -142,7 +142,7 @@ export function createTokenGuard({ tokens, clock, onRefused }: TokenGuardOptions
       if (token === undefined) return refuse(address, 'only bearer tokens are accepted');
       const match = tokens.find(token);
       if (!match.ok) return { status: 503, message: 'tokens cannot be read' };
-      if (!match.output) return refuse(address, 'this token does not count here');
+      if (!match.output) return refuse(address, 'the token is not valid here');
       return { token: match.output };
     },
   };

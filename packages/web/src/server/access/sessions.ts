@@ -23,7 +23,7 @@ import { isSecretHash, secretHash } from './tokens.ts';
 
 const LINK_MS = 2 * 60 * 1000;
 export const SESSION_MS = 12 * 60 * 60 * 1000;
-/** Bound per token in a day or two, because an unbounded file would lock out every client. */
+/** Bound per token in the last two files, because an unbounded file would lock out every client. */
 const MAX_OPENED = 100;
 const DAY_MS = 24 * 60 * 60 * 1000;
 
@@ -33,7 +33,7 @@ export interface WebSession {
   readonly who: string;
   readonly role: WebRole;
   readonly port: number;
-  /** The link or the token that opened it. */
+  /** Id of the link or the token that opened the session. */
   readonly from: string;
   readonly created: number;
   readonly expires: number;
@@ -61,7 +61,7 @@ interface SessionState {
 const ROLES: readonly string[] = ['view', 'steer', 'approve'] satisfies WebRole[];
 const NUMBERS = ['port', 'created', 'expires'];
 
-/** The fields of a line, if it has all of them and no others. */
+/** True if a line has exactly these fields, each of the right type. */
 function readRow(row: JsonObject, texts: readonly string[], hashes: readonly string[]): boolean {
   const names = Object.keys(row).filter((name) => name !== 'op');
   return (
@@ -93,7 +93,7 @@ function apply(
   return undefined;
 }
 
-/** The fragment of a link reaches no log and no other page. */
+/** Returns the address of a link. Its fragment reaches no log and no other page. */
 export const linkTo = (url: string, secret: string): string => `${url}/#t=${secret}`;
 
 const isSame = (hash: string, other: string): boolean =>
@@ -118,7 +118,7 @@ function cleanUp(folder: string, oldest: string): void {
 
 export type SessionStore = ReturnType<typeof openSessions>;
 
-/** The sessions of a project, by its real path. They lie in the user's folder, a file for each day. */
+/** Opens the sessions of a project, by its real path. The folder of the user has one file per day. */
 export function openSessions(
   { home, project }: { home: string; project: string },
   clock: Pick<Clock, 'now'> = systemClock,
@@ -147,7 +147,7 @@ export function openSessions(
     const sessions = own();
     if (!sessions.ok) return sessions;
     if (!sessions.output.some((session) => session.id === id)) {
-      return fail('not_found', `this project has no session \`${id}\``, { session: id });
+      return fail('not_found', `session \`${id}\` not found in this project`, { session: id });
     }
     return append({ op: 'end', id });
   }
@@ -174,7 +174,7 @@ export function openSessions(
       }
       return ok(match && !isOver(match) && !state.output.used.has(match.id) ? match : undefined);
     },
-    /** Opens a session. Undefined: its link is used already. Cookie and key are returned once. */
+    /** Opens a session. Undefined if its link was used before. Only this answer has the cookie and the key. */
     open(
       request: Pick<WebSession, 'who' | 'role' | 'port' | 'from'> & { expires?: number },
     ): Outcome<(WebSession & { cookie: string; key: string }) | undefined> {
@@ -182,7 +182,7 @@ export function openSessions(
       const before = load();
       if (!before.ok) return before;
       if ((before.output.opened.get(from) ?? 0) >= MAX_OPENED) {
-        const message = `this token has opened ${MAX_OPENED} sessions lately; use one of them, or the token itself`;
+        const message = `the token has opened ${MAX_OPENED} sessions, the maximum; use one of them, or send the token`;
         return fail('rate_limit', message);
       }
       const [cookie, key, created] = [text(32), text(32), clock.now()];

@@ -20,7 +20,7 @@ import type { WebRole } from '../../model/api.ts';
 export interface TokenClient {
   /** Id of the token of the client. A client without a token gets a random id. */
   readonly id: string;
-  /** The name that it gives itself. It is recorded, and no decision uses it. */
+  /** Name that the client reports. It is recorded, and no decision uses it. */
   readonly name: string;
   /** `view` reads, `steer` also starts and signals threads, `approve` also decides approvals. */
   readonly role: WebRole;
@@ -28,7 +28,7 @@ export interface TokenClient {
 
 const ROLES: readonly WebRole[] = ['view', 'steer', 'approve'];
 
-/** All that is known of a token; the token itself is not. */
+/** Stored data of a token, without the token itself. */
 interface WebToken {
   readonly id: string;
   readonly name: string;
@@ -101,8 +101,8 @@ export function withProcessToken(
 const publicPart = ({ hash: _hash, project: _project, ...token }: StoredToken): WebToken => token;
 
 /**
- * The tokens of a project, by its real path; those of others are not seen. They lie in the user's folder:
- * a project may be shared, who may come in is not.
+ * Opens the tokens of a project, by its real path. The file is in the folder of the user, because a
+ * project folder can be shared, but access to its page must not be.
  */
 export function openTokens(
   { home, project }: { home: string; project: string },
@@ -133,7 +133,7 @@ export function openTokens(
       const tokens = own();
       return tokens.ok ? ok(tokens.output.map(publicPart)) : tokens;
     },
-    /** Makes one; the token itself is in this answer and nowhere else. */
+    /** Creates a token. Only this answer contains it. Fails with `invalid_input` for an invalid field. */
     add(request: {
       name: string;
       role: string;
@@ -168,11 +168,11 @@ export function openTokens(
       const tokens = own();
       if (!tokens.ok) return tokens;
       if (!tokens.output.some((token) => token.id === id)) {
-        return fail('not_found', `this project has no token \`${id}\``, { token: id });
+        return fail('not_found', `token \`${id}\` not found in this project`, { token: id });
       }
       return append({ op: 'remove', id });
     },
-    /** The one that was given, if it counts here and now. Every one is compared, in constant time. */
+    /** Returns the token if it is valid in this project now. Compares every stored hash in constant time. */
     find(secret: string): Outcome<WebToken | undefined> {
       const tokens = own();
       if (!tokens.ok) return tokens;
@@ -183,7 +183,7 @@ export function openTokens(
       }
       return ok(match && !isOver(match) ? publicPart(match) : undefined);
     },
-    /** Does a token that opened something still count? */
+    /** True if the token with this id is still valid. */
     counts(id: string): boolean {
       const tokens = own();
       return tokens.ok && tokens.output.some((token) => token.id === id && !isOver(token));

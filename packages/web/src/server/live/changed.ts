@@ -4,7 +4,7 @@
 export type Changed<T> = ReturnType<typeof createChanged<T>>;
 
 export function createChanged<T>(size: number, from: number) {
-  /** The one that changed longest ago first. */
+  /** Entries by id. The oldest change is first. */
   const all = new Map<string, { readonly number: number; readonly value: T }>();
   let dropped = from;
   return {

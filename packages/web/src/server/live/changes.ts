@@ -13,12 +13,12 @@ import { createRows } from '../thread/summary-rows.ts';
 import { type Changed, createChanged, inPieces } from './changed.ts';
 import { createTotals, NO_TOTALS } from './totals.ts';
 
-/** Bound of remembered changes, for rows and for approvals. */
+/** Bound of cached changes, for rows and for approval requests. */
 const KEPT = 2000;
 const MAX_FRAME = 64 * 1024;
-/** A row without its meters' origins; close enough to keep frames short. */
+/** Estimated size of a row. It is exact enough to bound the frames. */
 const ROW_SIZE = 900;
-/** From this number on, one query for all is cheaper than one per thread. */
+/** For more threads, one query for all is cheaper than one query per thread. */
 const MANY = 4;
 const MAX_QUERY = 500;
 
@@ -58,19 +58,18 @@ export function roundFrames(round: Round, topics: readonly Topic[]): StreamFrame
   return frames;
 }
 
-// Polls pending approvals, once for all clients. Other processes create and decide approvals
-// outside of threads, and approvals expire without an event. So changes are found by comparison
-// with the previous poll.
-/** More than a person can look at. */
+/** Bound of approval requests per poll. */
 const MAX_PENDING = 500;
 
+// Polls approval requests, once for all clients. Other processes decide them, and they expire without
+// an event, so a poll finds changes by comparison with the previous poll.
 function createApprovalPoll(store: Pick<Store, 'approvals'>) {
   let previous: ReadonlyMap<string, Approval> = new Map();
   let list: readonly Approval[] = [];
-  /** Remaining uses of approvals that were approved during the watch. A use is a change, too. */
+  /** Uses left of requests that were approved during the watch. A use is also a change. */
   const remaining = new Map<string, number>();
 
-  /** Returns the approvals of `given` that were used since. */
+  /** Returns the approval requests of `remaining` that were used since the last poll. */
   async function used(): Promise<Outcome<readonly Approval[]>> {
     if (remaining.size === 0) return { ok: true, output: [] };
     const page = await store.approvals({ state: 'approved', limit: MAX_PENDING });
@@ -128,7 +127,7 @@ export function createChangeReader({ store, clock, isHere, listed }: ReaderPorts
   const poll = createApprovalPoll(store);
   const changedRows: Changed<ListedRun> = createChanged(KEPT, from);
   const changedApprovals: Changed<ListedApproval> = createChanged(KEPT, from);
-  /** Heads of threads that may be threads of hooks. */
+  /** Ids of moved threads that are not counted yet. They can be threads of hooks. */
   const unclassified = new Set<string>();
   let lastTotals = NO_TOTALS;
 
@@ -167,7 +166,7 @@ export function createChangeReader({ store, clock, isHere, listed }: ReaderPorts
       if (!counted.move(id, status)) unclassified.add(id);
     },
 
-    /** Approvals that are pending before the first round are not changes. */
+    /** Reads the first state. Requests that are pending now do not count as changes. */
     async begin(): Promise<Outcome<null>> {
       const first = await poll.look();
       if (!first.ok) return first;
@@ -181,7 +180,7 @@ export function createChangeReader({ store, clock, isHere, listed }: ReaderPorts
       return await poll.look();
     },
 
-    /** `number` is that of the hub from now on. `decided`: approvals that changed since the last round. */
+    /** Runs one round. `number`: new number of the hub. `decided`: approval requests that changed. */
     async round(
       moved: ReadonlyMap<string, ThreadStatus>,
       decided: readonly Approval[],

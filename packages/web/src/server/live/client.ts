@@ -6,7 +6,7 @@ import { writePosition } from './positions.ts';
 
 export const threadTopic = (thread: string): Topic => `thread:${thread}`;
 
-/** The thread of a topic; undefined for the topics of all. */
+/** Returns the thread of a topic. Undefined for `threads`, `approvals` and `fleet`. */
 export const topicThread = (topic: Topic): string | undefined =>
   topic.startsWith('thread:') ? topic.slice('thread:'.length) : undefined;
 
@@ -29,7 +29,7 @@ export function createClient(
 
   const position = (): string => writePosition(mark, number, cursors);
 
-  /** Text goes out before other frames and can be dropped. */
+  /** Sends a piece of a reply. It is dropped if the client is full. */
   function text(frame: StreamFrame): void {
     if (!isFull && !isOver) listener.send(frame);
   }
@@ -73,7 +73,7 @@ export function createClient(
       isFull = true;
       for (const topic of about) miss(topic);
     },
-    /** Events of a thread up to `seq`. */
+    /** Sends events of a thread up to `seq`. */
     events(frame: StreamFrame, thread: string, seq: number): void {
       if (isOver) return;
       const before = cursors.get(thread);

@@ -52,7 +52,7 @@ function createRoll() {
   };
 }
 
-/** Threads with a lease, the last changed first. */
+/** Returns the threads with a lease. The last changed one is first. */
 async function leasesIn(store: Store): Promise<Outcome<FleetHold[]>> {
   const page = await store.query({ status: ALIVE, order_by: 'updated', limit: MAX_HELD });
   if (!page.ok) return page;
@@ -99,7 +99,7 @@ export function createFleetWatch(ports: FleetPorts) {
   let latest: Promise<Outcome<FleetState | null>> | undefined;
   let [since, hasMoved] = [Number.NEGATIVE_INFINITY, false];
   return {
-    /** A thread moved, so the owner of its lease may be another. */
+    /** Called when a thread has moved, because its lease can have a new owner. */
     move(): void {
       hasMoved = true;
     },

@@ -18,7 +18,7 @@ interface HubPorts {
   readonly clock: Clock;
   /** True if this process runs the thread. */
   isHere(id: string): boolean;
-  /** This project, as workers have to serve it. */
+  /** Project and items that a worker needs for this project. */
   served(): Outcome<{ project: string; items: string }>;
   onError(error: Error): void;
 }
@@ -30,10 +30,10 @@ const LINGER_MS = 30_000;
 const RETRY_MS = 1000;
 const UNKNOWN: HubPosition = { number: undefined, seqs: new Map() };
 
-/** All clients, each with its position for the next start of the reader. */
+/** Clients and their positions for the next start of the reader. */
 type HubClients = Map<HubClient, HubPosition>;
 
-/** An active reader of the store, if any. */
+/** Starts and stops the reader of the store. */
 type ReadingLife = ReturnType<typeof createReadingLife>;
 
 function createReadingLife(ports: HubPorts, clients: HubClients, onBegin: () => void) {
@@ -135,7 +135,7 @@ function sendSince(
   for (const frame of roundFrames(missed, topics)) client.batch(frame, topics);
 }
 
-/** Starts at its position, or now. Changes during the join wait for its end. */
+/** Starts topics of a client at its position, or now. Changes during the join wait for its end. */
 async function join(
   life: ReadingLife,
   client: HubClient,
@@ -217,9 +217,9 @@ export function createHub(ports: HubPorts): Hub {
 
   return {
     subscribe(listener: Listener) {
-      if (life.isClosed()) return fail('unavailable', 'the server is going down');
+      if (life.isClosed()) return fail('unavailable', 'the server is closing');
       if (clients.size >= MAX_CLIENTS) {
-        const message = `${MAX_CLIENTS} streams are open, which is all there may be; close some`;
+        const message = `${MAX_CLIENTS} streams are open, the maximum; close some of them`;
         return fail('unavailable', message);
       }
       const topics = listener.topics.slice(0, MAX_TOPICS);

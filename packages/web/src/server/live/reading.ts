@@ -14,15 +14,15 @@ const ROUND_MS = 100;
 /** A slow operation runs less often, so that it never takes more than its share of the time. */
 const EVENTS = { longest: 1000, share: 1 / 25 };
 const ROWS = { longest: 3000, share: 1 / 60 };
-/** Time to send a round to one client, and each of its rows. The sending follows the round. */
+/** Estimated time to send a round to one client, and each of its rows. */
 const SENDING_MS = 0.03;
 const ROW_MS = 0.003;
 /** Events that are committed together are sent together. */
 const GATHER_MS = 20;
-/** Time in which heads are taken, followed by a rest. */
+/** Time in which heads are read, followed by a pause of `REST_MS`. */
 const TAKING_MS = 3;
 const REST_MS = 50;
-/** Approvals are decided and expire without any thread moving. */
+/** Approval requests are decided and expire without a change of a thread. */
 const POLL_MS = 1000;
 /** A dead process sends no event, so expired leases are polled. */
 const SWEEP_MS = 5000;
@@ -30,7 +30,7 @@ const TROUBLE_MS = 60_000;
 const MAX_TEXT = 64 * 1024;
 
 interface ReadingPorts extends ReaderPorts {
-  /** This project, as workers have to serve it. */
+  /** Project and items that a worker needs for this project. */
   served(): Outcome<{ project: string; items: string }>;
   onError(error: Error): void;
   /** Called when the changes of the store end. */
@@ -39,12 +39,12 @@ interface ReadingPorts extends ReaderPorts {
 
 const isOfAll = (topic: Topic): boolean => topic === 'threads' || topic === 'approvals';
 
-/** Pieces of replies that run in this process, until the next round. */
+/** Collects pieces of replies that run in this process, until the next round. */
 function createTexts() {
   const texts = new Map<string, string>();
   let size = 0;
   return {
-    /** Is it time to hand them out? */
+    /** Adds a piece. Returns true if the pieces must be sent now. */
     add(thread: string, piece: string): boolean {
       texts.set(thread, ((texts.get(thread) ?? '') + piece).slice(-MAX_TEXT));
       size += piece.length;
@@ -127,13 +127,13 @@ function createPace(
   };
 }
 
-/** Rests between heads. The store keeps the newest head of each thread and gets fewer queries. */
+/** Pauses between heads. The store keeps only the newest head of each thread and gets fewer queries. */
 function createRest(clock: Clock) {
   let wokeAt = Number.NEGATIVE_INFINITY;
   let wake: (() => void) | undefined;
   let ending: Promise<unknown> | undefined;
   return {
-    /** Waits between heads. All heads that arrive during a rest are taken at its end. */
+    /** Waits between heads. All heads that arrive during a pause are read at its end. */
     async between(): Promise<void> {
       if (ending || clock.monotonic() - wokeAt < TAKING_MS) return;
       await new Promise<void>((resolve) => {
@@ -143,7 +143,7 @@ function createRest(clock: Clock) {
       wake = undefined;
       wokeAt = clock.monotonic();
     },
-    /** Resolves when all waiting heads are taken. */
+    /** Ends a pause. Resolves when all waiting heads are read. */
     async end(): Promise<void> {
       if (wake) {
         ending ??= setImmediate().finally(() => {

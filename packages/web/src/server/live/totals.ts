@@ -59,7 +59,7 @@ export function createTotals(store: Pick<Store, 'query'>, clock: Clock) {
   }
 
   return {
-    /** Counts a moved thread. False: its kind is unknown. */
+    /** Counts a moved thread. Returns false if it needs the kind of the thread. */
     move(id: string, status: ThreadStatus, kind?: ThreadSummary['kind']): boolean {
       if (counting) moved.add(id);
       const before = groups.get(id);

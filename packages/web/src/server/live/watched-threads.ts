@@ -1,5 +1,5 @@
-// Watched threads. One cursor reads each thread for all of its clients. A client behind the cursor catches up with
-// reads of its own.
+// Reads watched threads. One cursor reads each thread for all of its clients. A client behind the cursor
+// catches up with reads of its own.
 import { setImmediate } from 'node:timers/promises';
 import type { Outcome } from '@kernmantle/core/base';
 import { type SlimEvent, slimEvent } from '@kernmantle/core/journal';
@@ -8,14 +8,14 @@ import type { StreamFrame } from '../../model/api.ts';
 import { inPieces } from './changed.ts';
 import { type HubClient, threadTopic } from './client.ts';
 
-/** Bound of events that are read for a client that was away. Beyond it the client reads the journal. */
+/** Bound of events that are read for a client behind the cursor. Beyond it the client gets a reset. */
 const MAX_BEHIND = 2000;
 const PAGE = 250;
 const MAX_FRAME = 64 * 1024;
 
 interface Watched {
   readonly clients: Set<HubClient>;
-  /** Undefined until the first of them knows where it is. */
+  /** Last event that was read for all clients. Undefined until the first client has a position. */
   cursor: number | undefined;
 }
 
@@ -48,7 +48,7 @@ const restOf = (frame: StreamFrame, thread: string, after: number): StreamFrame 
 export function createWatchedThreads({ store, onRead, onBehind }: WatchedPorts) {
   const all = new Map<string, Watched>();
 
-  /** To all who are where the frame begins, or inside of it. */
+  /** Sends events to all clients whose position is at the start of a frame or inside it. */
   function fanOut(
     thread: string,
     clients: Iterable<HubClient>,
@@ -126,7 +126,7 @@ export function createWatchedThreads({ store, onRead, onBehind }: WatchedPorts) 
       onBehind(thread);
     },
 
-    /** Everything new of one thread, to all who watch it. */
+    /** Sends all new events of one thread to its clients. */
     async pump(thread: string): Promise<Outcome<null>> {
       const watched = all.get(thread);
       for (;;) {

@@ -12,7 +12,7 @@ const rows = new WeakMap<ListedRun, string>();
 const texts = new WeakMap<StreamFrame, string>();
 const blocks = new WeakMap<StreamFrame, Buffer>();
 
-/** A client that reconnects gets the same rows in its own frames. */
+/** Caches the JSON of a row, because a client that reconnects gets the same row in another frame. */
 function rowText(row: ListedRun): string {
   const cached = rows.get(row);
   if (cached !== undefined) return cached;
@@ -35,7 +35,7 @@ export function frameText(frame: StreamFrame): string {
   return text;
 }
 
-/** A block of an event stream, without its id; JSON has no line breaks. */
+/** Returns a block of an event stream, without its id. JSON has no line breaks. */
 export function frameBlock(frame: StreamFrame): Buffer {
   const cached = blocks.get(frame);
   if (cached !== undefined) return cached;

@@ -1,4 +1,4 @@
-// Routes for approvals: list, review, decision. INVARIANT: a decision always applies to the content
+// Routes for approval requests: list, review, decision. INVARIANT: a decision always applies to the content
 // that the person saw. The client sends its digest, and the server computes the digest again before
 // it decides. A request that has changed, was decided or has expired is a conflict.
 import { compact, fail, type Outcome, ok } from '@kernmantle/core/base';
@@ -58,7 +58,7 @@ async function findApproval(
   context: Context<ApiEnv>,
 ): Promise<Outcome<{ store: Store; approval: Approval }>> {
   const id = context.req.param('id') ?? '';
-  if (!ID.test(id)) return fail('invalid_input', 'this is no approval');
+  if (!ID.test(id)) return fail('invalid_input', 'the id of the approval request is not valid');
   const opened = await store();
   if (!opened.ok) return opened;
   const rows = await opened.output.approvals({ id });
@@ -80,26 +80,26 @@ function decisionOf(
 ): Outcome<Pick<Decision, 'decision' | 'answer' | 'uses' | 'expires'>> {
   const { decision, uses, for_seconds: seconds, glob, beyond, answer: words } = request;
   if (decision !== 'scope' && (uses !== undefined || seconds !== undefined)) {
-    return refuse('`uses` and `for_seconds` are for a right that is given, `scope`', 'uses');
+    return refuse('`uses` and `for_seconds` are valid only for the decision `scope`', 'uses');
   }
   if (words !== undefined && decision !== 'answer') {
-    return refuse('`answer` is for a question', 'answer');
+    return refuse('`answer` is valid only for the decision `answer`', 'answer');
   }
   if (beyond !== undefined && (kind !== 'capability' || decision === 'deny')) {
-    return refuse('`beyond` is for a right that is given', 'beyond');
+    return refuse('`beyond` is valid only for the approval of a right', 'beyond');
   }
   if (decision === 'deny') return ok({ decision: 'denied' });
   if (decision === 'answer') {
     return words === undefined
-      ? refuse('say what the answer is', 'answer')
+      ? refuse('`answer` is required', 'answer')
       : ok({ decision: 'approved', answer: words });
   }
-  if (kind === 'question') return refuse('a question is answered in words, or denied', 'decision');
+  if (kind === 'question') return refuse('the decision must be `answer` or `deny`', 'decision');
   if (decision === 'scope' && kind !== 'capability' && kind !== 'call') {
-    return refuse(`it asks for a ${kind}, not for a right`, 'decision');
+    return refuse(`a request for a ${kind} cannot have the decision \`scope\``, 'decision');
   }
   if ((glob !== undefined) !== (decision === 'scope' && kind === 'call')) {
-    return refuse('`glob` is the scope that a call is approved for', 'glob');
+    return refuse('`glob` is required for the scope of a call, and valid only there', 'glob');
   }
   if (decision === 'value') return ok({ decision: 'approved', answer: { value: true } });
   const wide = glob === undefined ? {} : { answer: { scope: glob } };
@@ -145,7 +145,7 @@ async function decide(
   const current = await listedApprovals(store, [approval]);
   if (!current.ok) return current;
   if (current.output[0]?.digest !== request.digest) {
-    const message = `approval \`${id}\` is not what was shown any more; look at it again`;
+    const message = `approval \`${id}\` has changed; read it again`;
     return await conflict(store, approval, request, asker, message);
   }
   const choice = decisionOf(approval, request, clock.now());

@@ -13,13 +13,13 @@ const DECISIONS: readonly string[] = ['allowed', 'denied', 'failed'];
 const MAX_ROWS = 500;
 const MAX_WORD = 200;
 
-/** `30d`, `12h`, or milliseconds since 1970. */
+/** Reads `30d`, `12h`, or milliseconds since 1970. Returns the time in milliseconds since 1970. */
 function sinceOf(text: string, now: number): Outcome<number> {
   const [, amount = '', unit] = /^(\d{1,15})([mhd])?$/.exec(text) ?? [];
   if (amount === '' || (unit !== undefined && amount.length > 6)) {
     return fail(
       'invalid_input',
-      '`since` is a time such as 30d or 12h, or milliseconds since 1970',
+      '`since` must be an age such as 30d or 12h, or milliseconds since 1970',
     );
   }
   return ok(unit === undefined ? Number(amount) : now - Number(amount) * (UNITS[unit] ?? 0));
@@ -31,7 +31,7 @@ const groupOf = (name: string, sum: CostFigures['total']): CostGroup => {
   return { name, ...figures, ...(sum.estimated && { estimated: true }) };
 };
 
-/** The same figures, with `name` as the key of every group. */
+/** Converts the figures to a report: every group has a `name`. */
 const asReport = (figures: CostFigures): CostReport => ({
   currency: figures.currency,
   since: figures.since,
@@ -64,15 +64,15 @@ async function readCost(
 function auditFilter({ req }: Context<ApiEnv>, now: number): Outcome<AuditFilter> {
   const { limit = '100', decision, since, surface, thread, tool } = req.query();
   if (!/^\d{1,3}$/.test(limit) || Number(limit) < 1 || Number(limit) > MAX_ROWS) {
-    return fail('invalid_input', `\`limit\` is a number from 1 to ${MAX_ROWS}`);
+    return fail('invalid_input', `\`limit\` must be a number from 1 to ${MAX_ROWS}`);
   }
   if (decision !== undefined && !DECISIONS.includes(decision)) {
-    return fail('invalid_input', `\`decision\` is one of ${DECISIONS.join(', ')}`);
+    return fail('invalid_input', `\`decision\` must be one of ${DECISIONS.join(', ')}`);
   }
   if ([surface, thread, tool].some((word) => (word ?? '').length > MAX_WORD)) {
     return fail(
       'invalid_input',
-      `\`surface\`, \`thread\` and \`tool\` hold at most ${MAX_WORD} characters`,
+      `\`surface\`, \`thread\` and \`tool\` can have at most ${MAX_WORD} characters`,
     );
   }
   const time = since === undefined ? ok(undefined) : sinceOf(since, now);

@@ -16,7 +16,7 @@ import { findRow, readCount, readQuery } from './request-bodies.ts';
 const DEFAULT_EVENTS = 200;
 const MAX_EVENTS = 2000;
 const CHUNK = 1000;
-/** Bound of events that a find or a filter reads. The answer reports when it is reached. */
+/** Bound of events that a search or a filter reads. `isComplete` is false if a search reaches it. */
 const MAX_LOOKED = 200_000;
 const MAX_FOUND = 500;
 const MAX_SEQ = 1e9;
@@ -39,11 +39,11 @@ function readPageRequest(query: Query): Outcome<PageRequest> {
   const limit = readCount(query.limit, { name: 'limit', min: 1, max: MAX_EVENTS });
   if (!limit.ok) return limit;
   if (after.output !== undefined && before.output !== undefined) {
-    return fail('invalid_input', 'give `after` or `before`, not both');
+    return fail('invalid_input', '`after` and `before` cannot be combined; use one of them');
   }
   const types = query.types?.split(',');
   if (types?.some((type) => !/^[a-z_]{1,40}$/.test(type))) {
-    return fail('invalid_input', '`types` must be names of events, with commas between them');
+    return fail('invalid_input', '`types` must be types of events, with commas between them');
   }
   return ok({
     after: after.output,
@@ -61,7 +61,7 @@ const readAfter = (
 ): Promise<Outcome<StoredEvent[]>> =>
   store.read(id, { after, limit, ...(types && { types: [...types] }) });
 
-/** Backwards from `before` on; events are counted without gaps. */
+/** Reads backwards from `before` on. The seqs of a journal have no gaps. */
 async function readBefore(
   store: Store,
   id: string,
@@ -99,7 +99,7 @@ async function eventPage(
   return ok({ events: events.output.map(slimEvent), first: last === 0 ? 0 : 1, last });
 }
 
-/** All text of an event, with secrets masked. */
+/** Returns all text of an event in lower case, with secrets masked. */
 const wordsOf = ({ type, data }: StoredEvent): string =>
   `${type} ${masked(JSON.stringify(data))}`.toLowerCase();
 
@@ -143,13 +143,13 @@ async function artifactText(
   field: string,
 ): Promise<Outcome<string>> {
   if (!/^sha256:[0-9a-f]{64}$/.test(hash)) {
-    return fail('invalid_input', 'an artifact is named by its hash, `sha256:` and 64 digits');
+    return fail('invalid_input', 'the hash must be `sha256:` and 64 hexadecimal digits');
   }
   const bytes = await store.artifact(id, hash);
   if (!bytes.ok) return bytes;
   const text = Buffer.from(bytes.output).toString();
   const read = parseJson(text, 1000);
-  if (!read.ok) return field === '' ? ok(masked(text)) : fail('not_found', 'it has no fields');
+  if (!read.ok) return field === '' ? ok(masked(text)) : fail('not_found', 'field not found');
   const whole: Json = read.output;
   const content = partAt(whole, '/content');
   const part = partAt(content.ok ? content.output : whole, field);
@@ -188,7 +188,7 @@ export const addEventsRoutes: AddRoutes = (api, parts) => {
     const limit = readCount(query.output.limit, { name: 'limit', min: 1, max: MAX_FOUND });
     if (!limit.ok) return answer(context, limit);
     const { q = '' } = query.output;
-    if (q === '') return answer(context, fail('invalid_input', '`q` is what to look for'));
+    if (q === '') return answer(context, fail('invalid_input', '`q` must be the text to find'));
     const target = await findRow(parts, context);
     if (!target.ok) return answer(context, target);
     const { store, row } = target.output;

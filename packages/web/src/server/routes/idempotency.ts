@@ -1,6 +1,6 @@
 // Runs an action once per `idempotency-key`. A repeated request gets the first answer, and nothing
 // else happens. Another body under a used key is refused, because the client would take the old
-// answer for its own. The memory is bounded. Signals carry the key into the registry, so they stay
+// answer for its own. The number of cached answers is bounded. Signals carry the key into the registry, so they stay
 // unique after a restart.
 import { createHash } from 'node:crypto';
 import { canonicalJson, createRecent, fail, type Outcome } from '@kernmantle/core/base';
@@ -27,7 +27,7 @@ interface StoredAnswer {
 
 const digestOf = (text: string): string => createHash('sha256').update(text).digest('base64url');
 
-/** `kept` is the number of remembered answers. */
+/** Creates the wrapper of an action. `max` is the number of cached answers. */
 export function createOnce(max = KEPT): Once {
   const results = createRecent<string, StoredAnswer | null>(max);
   return async (context, work) => {
@@ -44,7 +44,7 @@ export function createOnce(max = KEPT): Once {
     const name = digestOf(JSON.stringify([id, context.req.method, context.req.path, header]));
     const previous = results.get(name);
     if (previous && previous.wish !== bodyDigest) {
-      const message = 'this `idempotency-key` was used for something else; take a new one';
+      const message = 'this `idempotency-key` was used for another request; use a new key';
       return answer(context, fail('conflict', message, { field: 'idempotency-key' }));
     }
     const entry = previous ?? { wish: bodyDigest, outcome: work(`web:${name}`) };

@@ -33,7 +33,7 @@ const KINDS = ['directive', 'tool', 'knowledge'] as const;
 type ShownItemKind = (typeof KINDS)[number];
 const kindOf = (word: string): ShownItemKind | undefined => KINDS.find((kind) => kind === word);
 const unknownKind = (): Outcome<never> =>
-  fail('invalid_input', `\`kind\` is one of ${KINDS.join(', ')}`);
+  fail('invalid_input', `\`kind\` must be one of ${KINDS.join(', ')}`);
 
 const PAGE = 100;
 const MAX_QUERY = 500;
@@ -55,7 +55,7 @@ async function listItems(
   by: WebAsker,
 ): Promise<Outcome<ItemList>> {
   if (q.length > MAX_QUERY) {
-    return fail('invalid_input', `\`q\` holds at most ${MAX_QUERY} characters`);
+    return fail('invalid_input', `\`q\` can have at most ${MAX_QUERY} characters`);
   }
   if (kind !== undefined && !kindOf(kind)) return unknownKind();
   const request = compact<JsonObject>({ query: q, item_type: kind, cursor, limit: PAGE });
@@ -87,7 +87,7 @@ function listedItem({ library }: WebParts['runtime'], item: JsonObject): ListedI
   };
 }
 
-/** Inputs of the form, for every kind of item. */
+/** Returns the inputs for the form, for every kind of item. */
 function inputsOf(item: Item, metadata: Json | undefined): ItemInput[] {
   if (item.kind === 'directive')
     return (item.directive?.inputs ?? []).map((input) => ({ ...input }));
@@ -114,7 +114,7 @@ function limitsOf(explained: JsonObject | undefined): LimitMeter[] {
   });
 }
 
-/** Reasons why the page cannot start it, one line each. Empty: it can. */
+/** Returns the reasons why the page cannot start an item, one line each. Empty: it can. */
 function missingOf(item: Item, { runtime }: WebParts): string[] {
   const errors = item.diagnostics.filter(({ severity }) => severity === 'error');
   const wrong = errors.map(({ line, message }) => `line ${line}: ${message}`);
@@ -125,14 +125,14 @@ function missingOf(item: Item, { runtime }: WebParts): string[] {
   const isSigned = item.signature.state === 'signed' || item.signature.state === 'bundle';
   const closed =
     access === 'none'
-      ? ['the policy lets the page start no directives (`surfaces.web`)']
+      ? ['the policy does not allow the page to start directives (`surfaces.web`)']
       : access === 'signed' && !isSigned
-        ? [`it is not signed: \`km sign ${pathWithin(runtime.project, item.file)}\``]
+        ? [`the directive is not signed; run \`km sign ${pathWithin(runtime.project, item.file)}\``]
         : [];
-  return [...wrong, ...missing.map((part) => `it declares no <${part}>`), ...closed];
+  return [...wrong, ...missing.map((part) => `the directive declares no <${part}>`), ...closed];
 }
 
-/** Number of runs, and of refusals in them. */
+/** Counts the runs of a directive, and the refusals in them. */
 async function historyOf(
   { store }: WebParts,
   item: Item,
@@ -148,7 +148,7 @@ async function historyOf(
   return denied.ok ? ok({ runs: ids.length, denied: denied.output }) : denied;
 }
 
-/** A piece of a text that ends where a character does. */
+/** Returns a piece of a text. It starts and ends at the boundary of a character. */
 function pieceOf(text: string, offset: number): LongText {
   const bytes = Buffer.from(text, 'utf8');
   const isMiddle = (at: number): boolean => ((bytes[at] ?? 0) & 0xc0) === 0x80;
@@ -220,7 +220,7 @@ export const addItemsRoutes: AddRoutes = (api, parts) => {
     if (!kind) return answer(context, unknownKind());
     const offset = context.req.query('offset') ?? '0';
     if (id.length > MAX_ID || !/^\d{1,9}$/.test(offset)) {
-      const message = `an id holds at most ${MAX_ID} characters, and \`offset\` is a number`;
+      const message = `an id can have at most ${MAX_ID} characters, and \`offset\` must be a number`;
       return answer(context, fail('invalid_input', message));
     }
     const by = context.get('asker');

@@ -1,4 +1,4 @@
-// Reads requests of `/api` strictly. An unknown field or parameter is refused, texts and numbers
+// Reads requests of `/api` strictly. An unsupported field or parameter is refused, texts and numbers
 // have bounds, and the result has the type from `model/api.ts`.
 import {
   didYouMean,
@@ -45,7 +45,7 @@ const why = words(MAX_WHY);
 const object: Rule<JsonObject> = (value, place) =>
   isObject(value) ? value : wrongType(place, 'an object', value);
 
-/** Names of limits. Time also has a name with its unit. */
+/** Names of limits. `duration_seconds` is another name of `duration`. */
 const LIMITS = [
   ...(['turns', 'tokens', 'input_tokens', 'output_tokens', 'spawns', 'duration'] as const),
   ...(['duration_seconds', 'spend', 'context', 'depth', 'tool_calls'] as const),
@@ -132,7 +132,7 @@ export async function readWish<Kind extends keyof typeof RULES>(
   const rule: Rule<unknown> = RULES[kind];
   const problems = problemsIn(body.output, '', rule).slice(0, 20);
   const [first] = problems;
-  // The only cast: where the check is.
+  // The check above makes this cast safe.
   if (!first) return ok(renamed(body.output) as unknown as BudgetChange[Kind]);
   const fieldOf = (path: readonly (string | number)[]): string => path.join('.').slice(0, MAX_NAME);
   return fail('invalid_input', first.message.slice(0, 500), {
@@ -144,7 +144,7 @@ export async function readWish<Kind extends keyof typeof RULES>(
   });
 }
 
-/** Parameters of the address by name. A repeated or unknown one is refused. */
+/** Reads the parameters of the address. Fails with `invalid_input` for a repeated or unsupported one. */
 export function readQuery<const Name extends string>(
   context: Context<ApiEnv>,
   names: readonly Name[],
@@ -154,18 +154,18 @@ export function readQuery<const Name extends string>(
     const parameter = names.find((one) => one === key);
     const [value = ''] = values;
     if (parameter === undefined) {
-      const hint = didYouMean(key, names) ?? `known: ${names.join(', ')}`;
-      return fail('invalid_input', `there is no parameter \`${key.slice(0, 50)}\`; ${hint}`);
+      const hint = didYouMean(key, names) ?? `supported: ${names.join(', ')}`;
+      return fail('invalid_input', `parameter \`${key.slice(0, 50)}\` is not supported; ${hint}`);
     }
     if (values.length > 1 || value.length > MAX_WHY) {
-      return fail('invalid_input', `parameter \`${parameter}\` is given twice or is too long`);
+      return fail('invalid_input', `parameter \`${parameter}\` is repeated or too long`);
     }
     if (value !== '') params[parameter] = value;
   }
   return ok(params);
 }
 
-/** A whole number of the address within bounds. */
+/** Reads a whole number within bounds. Undefined without a text. */
 export function readCount(
   text: string | undefined,
   about: { readonly name: string; readonly min?: number; readonly max: number },
@@ -178,7 +178,7 @@ export function readCount(
     : fail('invalid_input', `\`${which}\` must be a whole number from ${min} to ${max}`);
 }
 
-/** The thread that the address names, and the registry it is in. */
+/** Returns the thread that the address names, and its store. Fails with `not_found`, also if it was pruned. */
 export async function findRow(
   parts: Pick<WebParts, 'store'>,
   context: Context<ApiEnv>,
@@ -193,6 +193,6 @@ export async function findRow(
   // The account of a thread remains after the thread was pruned.
   const account = await store.output.budgets([id.output]);
   if (!account.ok) return row;
-  const message = `thread \`${id.output}\` was pruned: its journal is gone, what it cost still counts`;
+  const message = `thread \`${id.output}\` was pruned; its journal was deleted, and its cost still counts`;
   return fail('not_found', message, { thread: id.output, pruned: true });
 }

@@ -27,14 +27,14 @@ import { needs } from '../roles.ts';
 import { createOnce } from './idempotency.ts';
 
 const MAX_SCRIPTS = 500;
-/** Files and folders that are looked at, and how deep. */
+/** Bounds of the search: number of files and folders, and depth. */
 const MAX_LOOKED = 20_000;
 const MAX_DEPTH = 12;
 const MAX_BYTES = 1024 * 1024;
 const MAX_EFFECTS = 1000;
 const MAX_TEXT = 64 * 1024;
 const MAX_NODES = 1000;
-/** More runs are refused instead of queued: each may start processes. */
+/** Bound of parallel runs. More are refused instead of queued, because each can start processes. */
 const AT_ONCE = 4;
 /** Bound of cached answers for retries. The answers are large. */
 const MAX_KEPT = 20;
@@ -42,7 +42,7 @@ const LONGEST_MS = 10 * 60_000;
 
 const isScriptName = (name: string): boolean => /\.(mld|md)$/.test(name);
 const isSkipped = (name: string): boolean => name.startsWith('.') || name === 'node_modules';
-/** Finds a possible statement or fence. The parser decides. */
+/** True if a text can contain a statement or a fence. The parser decides. */
 const mayHoldStatement = (text: string): boolean => /^[ \t]*\/[a-z@=]|mlld-run/m.test(text);
 
 /** Checks that policies for the web surface allow reading this file. */
@@ -70,7 +70,7 @@ function entriesOf(folder: string): Dirent[] {
   }
 }
 
-/** A document without one statement that the language can read is no script: `/usr/bin` is text there. */
+/** True if a document has at least one statement. A line such as `/usr/bin` is text, not a statement. */
 async function isScript(path: string): Promise<boolean> {
   if (path.endsWith('.mld')) return true;
   const text = documentAt(path);
@@ -113,16 +113,16 @@ function findScript(runtime: Runtime, id: string): Outcome<FoundScript> {
   const parts = id.split('/');
   const isPlain = parts.every((part) => part !== '' && !isSkipped(part) && !part.includes('\\'));
   if (id.length > 500 || id.includes('\0') || !isPlain || !isScriptName(id)) {
-    return fail('not_found', 'there is no such script; `GET scripts` lists them');
+    return fail('not_found', 'script not found; `GET scripts` lists all scripts');
   }
   const path = resolve(runtime.project, ...parts);
   try {
     const isThere =
       isInside(path, runtime.project) &&
       realpathSync(path) === join(realpathSync(runtime.project), ...parts);
-    if (!isThere) return fail('not_found', 'there is no such script; links are not followed');
+    if (!isThere) return fail('not_found', 'script not found; links are not followed');
   } catch {
-    return fail('not_found', 'there is no such script; `GET scripts` lists them');
+    return fail('not_found', 'script not found; `GET scripts` lists all scripts');
   }
   const allowed = createReadCheck(runtime)(id);
   if (!allowed.ok) return allowed;
@@ -212,7 +212,7 @@ function createScriptRuns(parts: WebParts) {
     disconnect: AbortSignal,
   ): Promise<Outcome<ScriptDocument>> => {
     if (running >= AT_ONCE) {
-      return fail('unavailable', `${AT_ONCE} scripts run here already; wait until one has ended`);
+      return fail('unavailable', `${AT_ONCE} scripts are running; wait until one has ended`);
     }
     const row = personAuditRow({ who: by.who, channel: 'web' }, 'script', script.id);
     const audited = parts.runtime.audit.write({ ...row, decision: 'allowed' });

@@ -51,7 +51,7 @@ function statusesIn(text: string | undefined): Outcome<readonly ThreadStatus[] |
   const words = text.split(',');
   const list = words.flatMap((word) => THREAD_STATUSES.find((one) => one === word) ?? []);
   if (list.length === words.length && words.length <= THREAD_STATUSES.length) return ok(list);
-  return fail('invalid_input', `\`status\` must be of ${THREAD_STATUSES.join(', ')}`);
+  return fail('invalid_input', `\`status\` must be one or more of ${THREAD_STATUSES.join(', ')}`);
 }
 
 function readListQuery(context: Context<ApiEnv>): Outcome<ListQuery> {
@@ -105,7 +105,7 @@ async function pageOf(store: Store, query: ListQuery) {
   return ok(rows.length < page.output.rows.length ? { rows } : page.output);
 }
 
-/** The first page contains every thread that has not ended, however old it is. */
+/** Returns the threads that have not ended. The first page contains all of them, at any age. */
 async function openRows(
   store: Store,
   { filter, cursor, since }: ListQuery,
@@ -117,7 +117,7 @@ async function openRows(
   return page.ok ? ok(page.output.rows) : page;
 }
 
-/** Names for a filter: read once, then extended by new rows. */
+/** Returns the names of directives for a filter. They are read once, then extended by new rows. */
 function createNames() {
   const names = new Set<string>();
   let hasRead: Store | undefined;
@@ -165,7 +165,7 @@ function createListing({ hub, store }: WebParts) {
   };
 }
 
-/** All descendants of the root of the thread, oldest first. */
+/** Returns all threads with the same root, oldest first. */
 async function treeOf(
   { hub }: WebParts,
   store: Store,
@@ -200,7 +200,7 @@ export const addThreadsRoutes: AddRoutes = (api, parts) => {
       return await parts.runs.start({ inputs: {}, ...request.output }, context.get('asker'));
     }),
   );
-  /** One thread that the address names. */
+  /** Adds a route that reads one thread. */
   const one = (
     path: string,
     work: (store: Store, row: ThreadRow) => Promise<Outcome<unknown>>,

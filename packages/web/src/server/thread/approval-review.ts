@@ -39,7 +39,7 @@ interface Facts {
   readonly events: CallEvents;
 }
 
-/** The call of the request. Rights and questions are also requested in a call. */
+/** Returns the call of the request. A thread also requests rights and asks questions in a call. */
 function entryOf({ calls }: CallBook, { id, binding }: Approval): Call | undefined {
   const callId = plainText(binding.call ?? '');
   return calls.list().findLast((call) => call.approval?.id === id) ?? calls.find(callId);
@@ -62,7 +62,7 @@ async function loadFacts(
   return ok({ row: row.output, book: book.output, ...(entry && { entry }), events: events.output });
 }
 
-/** Full text of a value that the list cuts, if the call still has the same value. A guard may have changed it. */
+/** Returns the full text of a cut value, unless the call has another value, because a guard changed it. */
 function wholeValue(name: string, value: Json, facts: Facts | undefined): Json {
   if (typeof value !== 'string' || !CUT.test(value) || !facts?.entry) return value;
   const raw = getOwn(givenTo(facts.entry, facts.events), name);
@@ -87,7 +87,7 @@ function argumentViews(approval: Approval, facts: Facts | undefined): ArgumentVi
   });
 }
 
-/** The whole text of one argument, for its pieces. */
+/** Returns the whole text of one argument. Fails with `not_found` if the call has no such argument. */
 export async function reviewedArgument(
   { runtime }: Pick<WebParts, 'runtime'>,
   store: Store,
@@ -95,7 +95,7 @@ export async function reviewedArgument(
   name: string,
 ): Promise<Outcome<string>> {
   const value = getOwn(argumentsIn(approval), name);
-  if (value === undefined) return fail('not_found', 'the call has no such argument');
+  if (value === undefined) return fail('not_found', 'argument not found in the call');
   const facts = await loadFacts(runtime, store, approval);
   return facts.ok ? ok(masked(textOf(wholeValue(name, value, facts.output)))) : facts;
 }
@@ -185,7 +185,7 @@ function wordsOf({ kind, shown }: Approval): Partial<ApprovalReview> {
     const parts = [shown.why, shown.diff].map((part) => masked(plainText(part ?? '')));
     return { question: parts.filter((part) => part !== '').join('\n\n') };
   }
-  // Rows of before have the reason in the place of the question.
+  // Older rows have the reason in the field of the question.
   const because = masked(plainText(shown.because ?? (kind === 'question' ? '' : shown.question)));
   const asks = kind === 'question' || shown.because !== undefined ? question : '';
   const diff = getOwn(shown.file, 'diff');

@@ -1,5 +1,5 @@
-// Facts about one call: its arguments and their origin, its gates, and its outcome in a short text
-// of our own. Text of a model or a tool is passed on as untrusted text.
+// Facts about one call: its arguments and their origin, its gates, and its outcome in a short trusted
+// text. Text of a model or a tool stays untrusted.
 import {
   getOwn,
   isObject,
@@ -35,7 +35,7 @@ async function eventAt(
   return ok(event?.ok ? event.output : undefined);
 }
 
-/** Events of a call, as far as they exist. */
+/** Events of a call. An event that does not exist is absent. */
 export interface CallEvents {
   readonly call?: RecordedOf<'tool_call'>;
   readonly denial?: RecordedOf<'permission_denied'>;
@@ -77,9 +77,9 @@ const ORIGINS: Readonly<Record<string, string>> = {
   result: 'field of a trusted result',
   approval: 'approved by a person',
   fixed: 'fixed by the tool',
-  granted: 'inside a granted place',
+  granted: 'inside a granted scope',
   own: 'made by this thread',
-  closed: 'a closed place',
+  closed: 'a protected path',
 };
 
 function rolesOf(library: Library, tool: string): ReadonlyMap<string, string> {
@@ -94,7 +94,7 @@ function rolesOf(library: Library, tool: string): ReadonlyMap<string, string> {
   return new Map(all.flatMap(({ name, role }) => (role === undefined ? [] : [[name, role]])));
 }
 
-/** One argument in its exact form, or its start if it is long. */
+/** Returns one argument with its exact text, or with the start of a long text. */
 export function argumentView(
   name: string,
   value: Json,
@@ -177,7 +177,7 @@ const ruleIn = (detail: JsonObject): string => {
   );
 };
 
-/** Gates in order. Those before the refusing gate were passed, those after it were not reached. */
+/** Returns the gates in order. A call passes the gates before the refusal and does not reach those after it. */
 export function gatesOf(entry: Call, events: CallEvents): Gate[] {
   const fault = faultOf(events);
   const detail = fault?.detail ?? {};
@@ -190,8 +190,8 @@ export function gatesOf(entry: Call, events: CallEvents): Gate[] {
   return STAGES.map((stage, index): Gate => {
     if (index > stopped) return { stage, state: 'not reached', by: '' };
     if (index === stopped) {
-      if (asks) return { stage, state: 'asks', by: ruleIn(detail) || 'a person decides' };
-      const reason = answer === 'expired' ? 'nobody answered' : no ? 'a person said no' : '';
+      if (asks) return { stage, state: 'asks', by: ruleIn(detail) || 'needs approval' };
+      const reason = answer === 'expired' ? 'expired' : no ? 'denied by a person' : '';
       return { stage, state: 'refused', by: reason || ruleIn(detail) || (fault?.code ?? '') };
     }
     if (stage === 'policy' && answer === 'used') {
@@ -215,10 +215,10 @@ export function verdictOf(gates: readonly Gate[]): string {
   const run = gates.find(({ stage }) => stage === 'run');
   if (run?.state === 'failed') return 'It ran and failed';
   if (run?.state === 'passed') return 'Done';
-  return run?.state === 'open' ? 'Under way' : 'Nobody knows whether it took effect';
+  return run?.state === 'open' ? 'In progress' : 'Outcome unknown';
 }
 
-/** Remedies: those that the rules name, and the line that would grant the missing right. */
+/** Returns remedies: those that the rules name, and the line that would grant the missing right. */
 export function waysOut({ detail }: { detail: JsonObject }): string[] {
   const ways = textsAt(detail, 'ways');
   const missing = plainText(detail.missing ?? '');

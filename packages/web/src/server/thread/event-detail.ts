@@ -1,5 +1,5 @@
-// One event with its content, for a detail view. A call, its denial and its result have one view, with the gates and
-// the arguments.
+// Builds the view of one event with its content. A call, its denial and its result share one view, with
+// the gates and the arguments.
 import { fail, type JsonObject, masked, type Outcome, ok } from '@kernmantle/core/base';
 import type { Library } from '@kernmantle/core/items';
 import { type Call, decode, eventContent, type Recorded } from '@kernmantle/core/journal';
@@ -45,7 +45,7 @@ async function callPart(
   });
 }
 
-/** The condition of a hook, from the current directive. If several hooks have its name, the position decides. */
+/** Returns the condition of a hook in the current directive. Among hooks with the same name the position decides. */
 function conditionOf(library: Library, { start }: CallBook, event: Recorded): { when?: string } {
   if (event.type !== 'hook' && event.type !== 'hook_start') return {};
   const match = library.find('directive', start?.directive ?? '');
@@ -66,7 +66,7 @@ async function storedAt(store: Store, thread: string, seq: number): Promise<Outc
     : fail('not_found', `thread \`${thread}\` has no event ${seq}`, { thread, seq });
 }
 
-/** `offset`: start of the pieces of long texts. */
+/** Builds the view of an event. `offset`: start of the pieces of long texts. Fails with `not_found`. */
 export async function eventDetail(
   library: Library,
   store: Store,
@@ -93,7 +93,7 @@ export async function eventDetail(
     raw,
     ...(content !== undefined &&
       content !== '' && { content: textPiece(masked(textOf(content)), offset) }),
-    ...(!read.ok && { verdict: 'It cannot be read', why: read.error.detail.message }),
+    ...(!read.ok && { verdict: 'The event cannot be read', why: read.error.detail.message }),
     ...(read.ok && conditionOf(library, book, read.output)),
     ...part.output,
     ...(artifacts.length > 0 && { artifacts }),

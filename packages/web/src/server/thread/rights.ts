@@ -19,7 +19,7 @@ import type { CallBook } from './call-index.ts';
 const scopeIn = (scope: JsonObject | undefined): Scope =>
   Object.fromEntries(Object.entries(scope ?? {}).map(([name, value]) => [name, plainText(value)]));
 
-/** Rights that the chain of a tool requires for this action. Empty for an unknown tool. */
+/** Returns the rights that the chain of a tool requires for an action. Empty if the tool does not exist. */
 export function requiredBy(library: Library, tool: string, action: string | undefined): string[] {
   const chain = library.chain(tool);
   if (!chain.ok) return [];
@@ -31,7 +31,7 @@ export function requiredBy(library: Library, tool: string, action: string | unde
   return [...new Set([...own, ...others].map(normalizeCapability))];
 }
 
-/** Rights that a call uses. A target is a path, a host or an id. */
+/** Returns the rights that a call uses. A target is a path, a host or an id. */
 function needsOf(library: Library, { tool, action, target = '' }: Call): Need[][] {
   const places = target.split(' ').filter((place) => place !== '');
   const needs = requiredBy(library, tool, action).map((capability): Need[] => {
@@ -64,7 +64,7 @@ function rightFor(
     needs.some((need) => grantsAllow([grant], need, catalog)),
   );
   const [first] = needs;
-  // Another tool's right has nothing to do with it.
+  // A right to call another tool does not apply.
   if (allows || !first || first.capability === 'tool.execute') return allows;
   return rights.find(({ grant }) => grant.capability === first.capability);
 }
@@ -106,7 +106,7 @@ const granted = ({ start }: CallBook): Tally[] =>
     }),
   );
 
-/** Rights that allow this call. The right to call the tool counts only without a narrower one. */
+/** Names the rights that allow a call. The right to call the tool counts only without a narrower one. */
 function allowingRights(library: Library, book: CallBook, entry: Call): string {
   const { catalog } = library.capabilities();
   const rights = granted(book);
@@ -140,7 +140,7 @@ export function gatesWithReasons(
   const by: Readonly<Partial<Record<Gate['stage'], () => string>>> = {
     right: () => allowingRights(library, book, entry),
     limits: () => countedAs(book, entry),
-    policy: () => 'no rule against it',
+    policy: () => 'no rule forbids it',
   };
   return gates.map((gate) =>
     gate.state === 'passed' && gate.by === '' ? { ...gate, by: by[gate.stage]?.() ?? '' } : gate,

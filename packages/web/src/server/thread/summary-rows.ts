@@ -1,6 +1,6 @@
-// Rows of thread lists. A row joins the thread in the registry, the use of its limits, its pending approval
-// requests and the summary of its last events. The cache continues a summary with the events that are new, so a
-// thread without new events costs nothing.
+// Rows of thread lists. A row joins the thread in the store, the use of its limits, its pending approval
+// requests and the summary of its last events. The cache applies new events to a summary, so a thread
+// without new events needs no read.
 import {
   createRecent,
   getOwn,
@@ -32,18 +32,18 @@ type SummaryState = ReturnType<typeof summary.initial>;
 /** A cached thread, up to the event `seq`. */
 interface CachedThread {
   seq: number;
-  /** Starts with the last events of the thread. */
+  /** Summary of the last events of the thread. */
   state: SummaryState;
   /** Denials before the events of `state`. */
   denied: number;
-  /** The row, as long as its key is the same. */
+  /** The row, which is valid while its key is the same. */
   row?: { readonly key: string; readonly made: ListedRun };
 }
 
 const MAX_THREADS = 2000;
 /** Number of last events that show the open calls of a thread. */
 const TAIL = 40;
-/** One of the first events has the limits of the start. */
+/** Number of first events that contain the start with its limits. */
 const BEGINNING = 3;
 /** A thread with more new events is read from its tail again. */
 const MAX_NEW = 400;
@@ -63,7 +63,7 @@ const numberIn = (value: Json | undefined, field: string): number | undefined =>
   return Number.isFinite(read) ? read : undefined;
 };
 
-/** Limits in the order in which people look at them. */
+/** Limits by importance for a reader. */
 const METERS = [
   ...(['spend', 'turns', 'tokens', 'tool_calls', 'duration', 'spawns'] as const),
   ...(['input_tokens', 'output_tokens'] as const),
@@ -114,7 +114,7 @@ function meterOf(
   };
 }
 
-/** The operation that a person is asked about; a name. */
+/** Name of the operation, right or limit in an approval request. */
 function askedName(approval: Approval): string {
   const { shown, binding, kind } = approval;
   const name =
@@ -135,7 +135,7 @@ function nowOf(
   return tool ?? (isReplying ? 'reply' : undefined);
 }
 
-/** Denials of each thread. The first count is of all threads; only threads with denials are counted alone. */
+/** Counts the denials of each thread. It halves the list until a part has no denials or one thread. */
 async function countDenied(
   store: Pick<Store, 'countEvents'>,
   ids: readonly string[],
@@ -158,7 +158,7 @@ async function countDenied(
   return result.ok ? ok(counts) : result;
 }
 
-/** Reads the first and the last events of a thread. The registry has the limits that people set in between. */
+/** Reads the first and the last events of a thread. The store has the limits that people set in between. */
 async function readThread(store: Store, id: string): Promise<Outcome<CachedThread>> {
   const [row, first, last] = await Promise.all([
     store.thread(id),

@@ -28,17 +28,17 @@ export function textPiece(text: string, offset = 0, length = PIECE_BYTES): LongT
 /** Returns the part that a JSON pointer selects, such as `/items/3/text` (RFC 6901). */
 export function partAt(value: Json, pointer: string): Outcome<Json> {
   if (pointer !== '' && !pointer.startsWith('/')) {
-    return fail('invalid_input', '`field` starts with /, such as /content');
+    return fail('invalid_input', '`field` must start with /, such as /content');
   }
   let part: Json | undefined = value;
   for (const name of pointer === '' ? [] : pointer.slice(1).split('/')) {
     const key = name.replaceAll('~1', '/').replaceAll('~0', '~');
     part = Array.isArray(part) ? part[Number(key)] : isObject(part) ? getOwn(part, key) : undefined;
-    if (part === undefined) return fail('not_found', 'there is no such field in it');
+    if (part === undefined) return fail('not_found', 'field not found');
   }
   return ok(part ?? null);
 }
 
-/** Returns a text unchanged, and everything else as JSON. */
+/** Returns a text unchanged, and every other value as JSON. */
 export const textOf = (value: Json): string =>
   typeof value === 'string' ? value : JSON.stringify(value, null, 2);

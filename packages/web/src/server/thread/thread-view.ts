@@ -1,5 +1,5 @@
-// View of one thread for its page: rights and their use, pending approvals, possible actions, and
-// ceilings of its limits.
+// View of one thread for its page: rights and their use, pending approval requests, possible actions,
+// and ceilings of its limits.
 import {
   fail,
   getOwn,
@@ -111,7 +111,7 @@ export async function ceilingsOf(
   return ok(ceilings);
 }
 
-/** Highest price of one more turn with all text so far and the longest answer. Undefined: no price. */
+/** Highest cost of one more turn: all text so far, and the longest reply. Undefined if there is no price. */
 function worstTurn({ library }: Runtime, { last }: CallBook): number | undefined {
   if (last.model === '' || last.model === 'none' || last.maxTokens === 0) return undefined;
   const price = createPrices(library.config('pricing').layers).find(last.model);
@@ -120,7 +120,7 @@ function worstTurn({ library }: Runtime, { last }: CallBook): number | undefined
   return Number(worstCost(input, last.maxTokens, price.output)) / NANO;
 }
 
-/** Pending approvals of this thread and of its descendants. */
+/** Returns the pending approval requests of this thread and of its descendants. */
 async function dueWithin(
   store: Store,
   id: string,
@@ -163,7 +163,7 @@ export async function viewThread(
   const ceilings = await ceilingsOf(runtime, store, row.output);
   if (!ceilings.ok) return ceilings;
   const [thread, ...below] = rows.output;
-  if (!thread) return fail('not_found', `thread \`${id}\` is gone`, { thread: id });
+  if (!thread) return fail('not_found', `thread \`${id}\` not found`, { thread: id });
   const worst = worstTurn(runtime, book.output);
   const { inputs, result } = row.output;
   const outputs = getOwn(result, 'outputs');
