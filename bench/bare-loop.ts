@@ -1,5 +1,5 @@
-// The lower bound for threads: the same conversation by hand. Fetch, split, JSON, a file, and again;
-// no limits, no checks, no record of anything.
+// Measures the lower bound for threads: the same conversation by hand. The loop fetches, splits, parses JSON and reads
+// a file, without limits, checks or records.
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Json } from '@kernmantle/core/base';
@@ -7,7 +7,7 @@ import type { Json } from '@kernmantle/core/base';
 type Block = Record<string, Json>;
 type Delta = Record<string, string | undefined>;
 
-/** One event of the provider into the blocks of the reply. */
+/** Adds one event of the provider to the blocks of the reply. */
 function take(value: Record<string, unknown>, content: Block[], partial: { json: string }): void {
   const block = content.at(-1);
   if (value['type'] === 'content_block_start') {
@@ -22,7 +22,7 @@ function take(value: Record<string, unknown>, content: Block[], partial: { json:
   }
 }
 
-/** Once more when the connection it was to go out on had just been closed for being idle. */
+/** Sends a request, and repeats it once if the idle connection had just been closed. */
 async function send(url: string, body: string): Promise<Response> {
   const request = {
     method: 'POST',
@@ -53,7 +53,7 @@ async function ask(url: string, messages: readonly Json[]): Promise<Block[]> {
   return content;
 }
 
-/** Until the model asks for nothing more; `name` tells the provider what to do, as a directive's would. */
+/** Runs until the model requests no more calls. `name` selects the replies, like the name of a directive. */
 export async function bareLoop(
   url: string,
   root: string,

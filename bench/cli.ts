@@ -1,4 +1,4 @@
-// Start-up: what `--help` costs over a Node that does nothing, in CPU of the whole process.
+// Measures the start of `km --help` in CPU of the whole process, compared with a Node that does nothing.
 import { fileURLToPath } from 'node:url';
 import { cpuMillis } from './process-cpu.ts';
 import type { BenchRow } from './row.ts';

@@ -1,5 +1,5 @@
-// Hook conditions are evaluated at every checkpoint of every thread. The yardstick is the fastest
-// CEL interpreter on npm, given the same condition in its own spelling and the same context.
+// Measures hook conditions, which every checkpoint of every thread evaluates. The reference is the fastest CEL
+// interpreter on npm, with the same condition in its own syntax and the same context.
 import { type CompiledExpression, compileExpression } from '@kernmantle/core/expr';
 import { parse } from '@marcbachmann/cel-js';
 import { type BenchRow, race } from './row.ts';
@@ -33,7 +33,7 @@ function checkAgreement(): void {
   }
 }
 
-/** `micros` for `count` runs as runs per CPU second, in thousands. */
+/** Returns the runs per CPU second in thousands, for `count` runs in `micros`. */
 const rate = (micros: number, count: number): number => Math.round((count / micros) * 1000);
 
 function row(name: string, ours: number, base: number, count: number, atLeast: number): BenchRow {

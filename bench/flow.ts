@@ -1,4 +1,4 @@
-// What the pipeline costs when there is nothing to judge, and what one judged call costs.
+// Measures the pipeline for a call that needs no decision, and for a call that needs one.
 import { ok } from '@kernmantle/core/base';
 import {
   createFrame,
@@ -35,7 +35,7 @@ const operation = (name: string): Operation => ({
 });
 const OP = operation('fs/read_file');
 
-/** Guards and a policy that are in force and concern something else. */
+/** Returns guards and a policy that are active but concern other calls. */
 function unrelated(): Frame {
   const guards = compileGuards([
     { on: 'secret', timing: 'always', verdict: { kind: 'deny', text: 'no' } },
@@ -66,7 +66,7 @@ function guarded(): Frame {
   return createFrame({ guards: guards.output });
 }
 
-/** A risky call of a model that has heard a hundred answers and read a stranger's: traced and judged. */
+/** A risky call of a model that has read a hundred answers and one untrusted text: traced and judged. */
 function traced(): () => Promise<void> {
   const rows = (at: number) =>
     Array.from({ length: 20 }, (_, row) => ({ id: `m${at}-${row}`, body: 'words '.repeat(20) }));

@@ -1,6 +1,6 @@
-// Runs of threads against bare loops, each subject in a process of its own that has just begun: one run
-// to warm up, then the rounds that count. In one process either would profit from what the other has
-// warmed, the fetch loop more than the thread. Runs itself once more, as the process that is measured.
+// Measures runs of threads and bare loops, each subject in its own new process: one run to warm up, then the counted
+// rounds. In one process, each subject would profit from code that the other has warmed up, and the fetch loop would
+// profit more. The file also runs as the measured process.
 import { execFileSync } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { bareLoop } from './bare-loop.ts';
@@ -8,10 +8,10 @@ import { cpuMicros } from './row.ts';
 import { openBareStage, openStage } from './thread-stage.ts';
 
 const SELF = fileURLToPath(import.meta.url);
-/** Processes of each subject; the one in the middle counts. */
+/** Number of processes of each subject. The median counts. */
 const PROCESSES = 3;
 
-/** What a process is told to measure: how often, and whatever its file makes of the rest. */
+/** Instructions for a measured process: the number of rounds, and fields for its file. */
 interface Load {
   rounds: number;
 }
@@ -25,7 +25,7 @@ interface Turns extends Load {
 type Name = 'ours' | 'base';
 
 export interface Subject {
-  /** One round. */
+  /** Performs one round. */
   run(): Promise<unknown>;
   close(): Promise<void>;
 }
@@ -42,7 +42,7 @@ async function openTurns(name: Name, { turns, atOnce }: Turns): Promise<Subject>
   return { run: times(() => bareLoop(url, root, directive)), close };
 }
 
-/** In the process that is measured, which `file` is then: prints what a round took, the mean of all that count. */
+/** Runs in the measured process, whose file is `file`. Prints the mean time of the counted rounds. */
 export async function serveSubject(
   file: string,
   open: (name: Name, load: never) => Promise<Subject>,
@@ -61,7 +61,7 @@ export async function serveSubject(
 const median = (values: number[]): number =>
   values.sort((a, b) => a - b)[Math.floor(values.length / 2)] ?? 0;
 
-/** CPU microseconds of a round of each, processes taken in turns so that both meet the same machine. */
+/** Returns CPU microseconds of a round of each subject. The processes alternate, so that conditions are equal. */
 export function raceFresh(
   file: string,
   load: Load & Readonly<Record<string, string | number>>,

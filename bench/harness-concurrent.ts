@@ -1,5 +1,5 @@
-// Many threads at once in one process: what 200 of them cost against 200 bare loops, and whether
-// 1,000 of them come to their end. The thousand run in a process of their own, whose memory is theirs.
+// Measures many threads in one process: the cost of 200 threads against 200 bare loops, and whether 1,000 threads
+// complete. The 1,000 threads run in their own process, so that its memory is theirs.
 import { fork } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
@@ -32,7 +32,7 @@ function some(): BenchRow {
 
 interface Crowd {
   completed: number;
-  /** Why the others did not, the first of them. */
+  /** Reason of the first thread that did not complete. */
   reason: string;
   seconds: number;
   peakMegabytes: number;

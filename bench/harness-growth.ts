@@ -1,6 +1,6 @@
-// What a turn costs more for every turn that lies behind it, against a bare loop. Both send the whole
-// conversation again every time, so both have a slope; what is measured is what the harness adds to it.
-// Each turn is measured by itself: what a run costs once does not count.
+// Measures how much more a turn costs for every earlier turn, against a bare loop. Both send the whole conversation
+// every time, so both have a slope. The figure is the slope that the harness adds. Each turn is measured separately, so
+// costs per run do not count.
 import { bareLoop } from './bare-loop.ts';
 import type { BenchRow } from './row.ts';
 import { openStage } from './thread-stage.ts';
@@ -8,7 +8,7 @@ import { openStage } from './thread-stage.ts';
 const [FIRST, TURNS, ROUNDS] = [20, 200, 6];
 const NAME = `turns_${TURNS}`;
 
-/** CPU of each turn, the best of all rounds: noise only ever adds. */
+/** Records the CPU of each turn. The best of all rounds counts, because noise only adds time. */
 function createTurnMeter() {
   const best: number[] = [];
   let [at, before] = [0, process.cpuUsage()];
@@ -22,7 +22,7 @@ function createTurnMeter() {
       at += 1;
       before = process.cpuUsage();
     },
-    /** Of the line through all turns from `FIRST` on, by least squares. */
+    /** Returns the slope of the line through all turns from `FIRST` on, by least squares. */
     slope(): number {
       const points = best.slice(FIRST, TURNS);
       const [middle, mean] = [

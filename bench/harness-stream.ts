@@ -1,5 +1,5 @@
-// A thread whose model writes 20,000 deltas, delivered to three sinks besides the thread itself and
-// its live view, against a bare loop that puts the same text together.
+// Measures a thread whose model writes 20,000 deltas to three sinks, the thread and its live view, against a bare loop
+// that joins the same text.
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -13,7 +13,7 @@ const NAME = `deltas_${DELTAS}`;
 const ROUNDS = 8;
 const SELF = fileURLToPath(import.meta.url);
 
-/** The bundle's provider with more destinations, as a project would declare it. */
+/** The bundle's provider with more destinations, as a project declares it. */
 const TOOL = `tool_id: streamed_model
 tool_type: http
 version: "1.0.0"
@@ -34,7 +34,7 @@ const FILES = {
   'project/.ai/config/models.yaml': 'providers:\n  anthropic:\n    tool: bench/streamed_model\n',
 };
 
-/** Every delta is in the file that the runs left: what is measured is what it should be. */
+/** Throws unless the file of the runs contains every delta. */
 function mustHaveAll(root: string, runs: number): void {
   const text = readFileSync(join(root, 'streams/all.jsonl'), 'utf8');
   const lines = text.split('"text_delta"').length - 1;
@@ -47,7 +47,7 @@ const SHAPES = {
   'one chunk each': './provider-chunks.ts',
 };
 
-/** Which provider plays. */
+/** Provider and number of deltas. */
 interface Stream {
   provider: string;
   rounds: number;

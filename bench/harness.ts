@@ -1,9 +1,9 @@
-// What the harness adds to a turn, everything on, against a bare loop that does the same requests and
-// file reads by hand. The model server is another process.
+// Measures the cost that the harness adds to a turn with all features, against a bare loop with the same requests and
+// file reads. The model server is another process.
 import { raceTurns } from './fresh.ts';
 import type { BenchRow } from './row.ts';
 
-/** Turns of a run, how often it is measured, and what it may cost of a bare loop. */
+/** Turns of a run, number of rounds, and the maximum ratio to the bare loop. */
 const ROWS = [
   { turns: 50, rounds: 5, most: 2.2 },
   { turns: 400, rounds: 3, most: 1.9 },

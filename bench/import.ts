@@ -1,5 +1,5 @@
-// What a program pays for the library, as it is published, over a Node that does nothing: for the
-// import alone, and for a project opened with it.
+// Measures the cost of the published library for a program, compared with a Node that does nothing: for the import, and
+// for an opened project.
 import { fileURLToPath } from 'node:url';
 import { buildPackage } from '@kernmantle/test-support/built-package';
 import { cpuMillis } from './process-cpu.ts';

@@ -1,4 +1,4 @@
-// A warm search over ten thousand items, as a caller meets it: the look for changed files included.
+// Measures a warm search over ten thousand items as a caller uses it, with the check for changed files.
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -14,7 +14,7 @@ const WORDS = (
   'stream socket file folder search index label policy guard hook thread model prompt answer'
 ).split(' ');
 
-/** The same texts at every run: a figure that jumps about says nothing. */
+/** Returns the same texts in every run, so that the figure is stable. */
 function createWords(): (count: number) => string {
   let seed = 1;
   const next = () => (seed = (seed * 48_271) % 2_147_483_647);
@@ -92,7 +92,7 @@ export async function bench(): Promise<BenchRow[]> {
           library.search({ text });
         }
       },
-      // The least that any search must do without an index: look through every text once.
+      // The minimum work of any search without an index: read every text once.
       scan: () => {
         for (const query of QUERIES) texts.filter((text) => text.includes(query)).slice(0, 10);
       },

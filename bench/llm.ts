@@ -1,5 +1,5 @@
-// Reading a long reply: events into a reader, against a loop that parses each event and joins the
-// pieces, without checks or bounds. And ten times the reply must cost about ten times as much.
+// Measures the reader for a long reply against a loop that parses each event and joins the pieces, without checks or
+// limits. A reply of ten times the length must cost about ten times as much.
 import { createReader, type Protocol } from '@kernmantle/core/llm';
 import { type BenchRow, race } from './row.ts';
 
@@ -64,7 +64,7 @@ interface Delta {
   choices?: { delta?: { tool_calls?: { function: { arguments: string } }[] } }[];
 }
 
-/** The lower bound: what anybody must do. */
+/** Performs the minimum work that every reader must do. */
 function bare(events: readonly Event[]): void {
   let text = '';
   for (const { data } of events) {

@@ -1,5 +1,5 @@
-// Runs every benchmark and prints one row each, progress beside it on stderr: `npm run bench`, `-- --json` for machines,
-// `-- trust flow` for some of them.
+// Runs every benchmark and prints one row each, with progress on stderr: `npm run bench`. `-- --json` prints data,
+// `-- trust flow` runs some of them.
 import type { BenchRow } from './row.ts';
 
 const args = process.argv.slice(2);

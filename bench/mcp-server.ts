@@ -1,4 +1,4 @@
-// A server for the bench, in a process of its own: one small tool over HTTP, made with the SDK. It prints
+// Runs an MCP server for the benchmark in its own process: one small tool over HTTP, written with the SDK. It prints
 // its address.
 import { createServer } from 'node:http';
 import { getRequestListener } from '@hono/node-server';

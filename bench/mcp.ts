@@ -1,6 +1,6 @@
-// What a call of another server's tool costs through the whole kernel (chain, pin, policy, labels, audit,
-// pool), against a bare client of the SDK that makes the same call. Warm; the server is another process
-// and does not count. Runs itself once more, as the process that is measured.
+// Measures a call of another server's tool through the whole kernel (chain, pin, policy, labels, audit, pool), against
+// a bare client of the SDK that makes the same call. The server is another process and does not count. The file also
+// runs as the measured process.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
@@ -21,7 +21,7 @@ const TEXT = 'the quick brown fox';
 
 type Line = 'http' | 'stdio';
 
-/** Over pipes it must lie in the project, for the sandbox, and so stands alone. */
+/** Source of a server over pipes. The sandbox requires it in the project, so it has no imports. */
 const PROGRAM = `
 import { createInterface } from 'node:readline';
 const tool = { name: 'echo', description: 'Says it again', inputSchema: { type: 'object', properties: { text: { type: 'string' } }, required: ['text'] } };

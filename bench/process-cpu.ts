@@ -8,7 +8,7 @@ export interface Measured {
   peakMegabytes: number;
 }
 
-/** What a whole Node process took, from its start to its end. */
+/** Returns the CPU of a whole Node process. */
 export function measureProcess(
   args: readonly string[],
   env: Readonly<Record<string, string>> = {},

@@ -1,5 +1,5 @@
-// A provider that writes every event as soon as it has it: a text in so many pieces, each a chunk of
-// its own on the wire. The scripted provider sends what it has at once.
+// Runs a provider that sends a text in many pieces, each in its own chunk. The scripted provider would send all
+// available events in one chunk.
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { text } from 'node:stream/consumers';

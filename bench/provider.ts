@@ -1,7 +1,6 @@
-// The scripted provider in a process of its own, so that its CPU is not counted. A conversation whose
-// first message names `turns_N` gets N replies with one tool call each, then a final text; one that
-// names `deltas_N` gets its text in N pieces at once. `talks_N` is as `turns_N`, at the pace of a model:
-// every reply takes a while to begin, says some sentences and comes piece by piece.
+// Runs the scripted provider in its own process, so that its CPU does not count. A conversation whose first message
+// contains `turns_N` gets N replies with one tool call each, then a final text. `deltas_N` gets its text in N pieces at
+// once. `talks_N` is like `turns_N` at the pace of a model: each reply starts late and arrives in pieces.
 import { type ScriptedReply, startScriptedProvider } from '@kernmantle/core/llm';
 
 const usage = { input_tokens: 500, output_tokens: 20 };
@@ -25,7 +24,7 @@ const PIECE = 'ten bytes.';
 const SAID =
   'I read the next note before I go on, because what it says decides what comes after it. ';
 
-/** 50 to 200 ms until it begins; about as long again until all of it is there. */
+/** Delays a reply: 50 to 200 ms until its start, and about the same until its end. */
 const slowly = (reply: ScriptedReply, turn: number): ScriptedReply => ({
   text: SAID.repeat(5),
   ...reply,
@@ -40,7 +39,7 @@ const provider = await startScriptedProvider(
     const [, kind, figure] = /(turns|talks|deltas)_(\d+)/.exec(JSON.stringify(first)) ?? [];
     const count = Number(figure);
     if (kind === 'deltas') return { text: PIECE.repeat(count), piece: PIECE.length, usage };
-    // The harness injects a message of the assistant, a bare loop does not.
+    // The harness injects an assistant message. The bare loop does not.
     const injected = 'tools' in body ? 1 : 0;
     const done = assistant_messages - injected;
     const reply = done < count ? readNote(done) : { text: 'done', usage };

@@ -1,4 +1,4 @@
-// Preloaded into a measured process: says at its end how much CPU it used.
+// Preloaded into a measured process. Prints the CPU time of the process at its end.
 process.on('exit', () => {
   const { user, system } = process.cpuUsage();
   const { maxRSS } = process.resourceUsage();

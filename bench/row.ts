@@ -1,5 +1,5 @@
-// Every figure is CPU time of this process, ours against a hand-written lower bound measured in the
-// same run, interleaved; the best round of each counts, because noise only ever adds.
+// Measures CPU time of this process. Each figure is compared with a hand-written lower bound that is measured in the
+// same run, alternately. The best round of each counts, because noise only adds time.
 
 export interface BenchRow {
   name: string;
@@ -7,12 +7,12 @@ export interface BenchRow {
   base: number;
   ratio: number;
   unit: string;
-  /** What the ratio (or the figure) is meant to reach, in words. */
+  /** Target of the ratio or the figure, as text. */
   target: string;
   ok: boolean;
 }
 
-/** CPU microseconds that one call of `work` takes. */
+/** Returns the CPU microseconds of one call of `work`. */
 export async function cpuMicros(work: () => unknown): Promise<number> {
   const start = process.cpuUsage();
   await work();
@@ -20,7 +20,7 @@ export async function cpuMicros(work: () => unknown): Promise<number> {
   return used.user + used.system;
 }
 
-/** Best of `rounds` for each subject, taken in turns so that both meet the same machine. */
+/** Returns the best of `rounds` for each subject. The subjects alternate, so that both get the same conditions. */
 export async function race(
   subjects: Readonly<Record<string, () => unknown>>,
   rounds = 7,
@@ -29,7 +29,7 @@ export async function race(
   for (let round = 0; round <= rounds; round++) {
     for (const [name, work] of Object.entries(subjects)) {
       const micros = await cpuMicros(work);
-      // The first round warms up and does not count.
+      // The first round only warms up.
       if (round > 0) best[name] = Math.min(best[name] ?? Number.POSITIVE_INFINITY, micros);
     }
   }

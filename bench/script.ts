@@ -1,6 +1,6 @@
-// Scripts, as a person runs them: whole processes of the command line, in CPU. What a construct costs
-// is what a script with it takes over a trivial one; beside it stands what a bare JavaScript program
-// takes for the same work over an empty one.
+// Measures scripts as a person runs them: CPU of whole processes of the command line. The cost of a construct is that
+// of a script with it minus that of a trivial script. The reference is a bare JavaScript program for the same work
+// minus an empty one.
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -13,7 +13,7 @@ const ROUNDS = 5;
 interface Case {
   readonly name: string;
   readonly script: string;
-  /** The same work by hand. */
+  /** The same work as a bare JavaScript program. */
   readonly bare: string;
   readonly target: string;
   readonly limitMs: number;
@@ -120,7 +120,7 @@ function measure(): BenchRow[] {
   }
 }
 
-/** Ten times the statements, ten times the time: the ratio of the two costs per statement. */
+/** Compares the cost per statement of a script with that of a script of ten times the statements. */
 function growth(script: (text: string) => number, trivial: number): BenchRow {
   const [small, large] = [10_000, 100_000].map(
     (count) => (script(assignments(count)) - trivial) / count,

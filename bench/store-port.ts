@@ -1,5 +1,5 @@
-// The asynchronous store: CPU of one commit and of one turn with one call, with 1, 50 and 200 threads
-// at work in one process. What a tick asks for shares a transaction, so many are cheaper than one.
+// Measures the store: CPU of one commit, and of one turn with one call, with 1, 50 and 200 threads in one process. All
+// requests of one tick share a transaction, so many threads are cheaper than one.
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -11,7 +11,7 @@ import { type BenchRow, cpuMicros } from './row.ts';
 type Durability = 'commit' | 'flush';
 
 const COUNTS = [1, 50, 200] as const;
-/** So many commits or turns a measurement, shared by all threads. */
+/** Number of commits or turns of a measurement, over all threads. */
 const WORK = 1000;
 const ROUNDS = 4;
 
@@ -54,7 +54,7 @@ function writerOf(store: Store, held: LeasedThread): Writer {
   };
 }
 
-/** Threads that stand alone, or the leaves of one tree: root, one below it, and these. */
+/** Creates separate threads (`depth` 1), or the leaves of one tree with a root and one thread between. */
 async function makeWriters(store: Store, count: number, depth: 1 | 3): Promise<Writer[]> {
   const ids = Array.from({ length: count }, (_, index) => `t${index}`);
   if (depth === 1) {
@@ -80,7 +80,7 @@ async function makeWriters(store: Store, count: number, depth: 1 | 3): Promise<W
 
 let keys = 0;
 
-/** Fence, two events, a reservation or its end. */
+/** Commits with a fence, two events, and a reservation or its end. */
 async function commits({ commit }: Writer, count: number): Promise<void> {
   for (let index = 0; index < count; index += 2) {
     keys += 1;
@@ -91,7 +91,7 @@ async function commits({ commit }: Writer, count: number): Promise<void> {
   }
 }
 
-/** Turn, reply with the intent of its call, result: as the harness writes them. */
+/** Commits of the harness for a turn: the turn, the reply with the intent of its call, and the result. */
 async function turns({ commit }: Writer, count: number): Promise<void> {
   for (let index = 0; index < count; index++) {
     keys += 1;
@@ -106,7 +106,7 @@ async function turns({ commit }: Writer, count: number): Promise<void> {
 
 type Work = (writer: Writer, count: number) => Promise<void>;
 
-/** The least CPU of some rounds for one piece of work, in microseconds. */
+/** Returns the least CPU of some rounds for one commit or turn, in microseconds. */
 async function measure(
   dir: string,
   work: Work,
@@ -120,7 +120,7 @@ async function measure(
   let best = Number.POSITIVE_INFINITY;
   for (let index = 0; index <= ROUNDS; index++) {
     const micros = await cpuMicros(round);
-    // The first round warms up and does not count.
+    // The first round only warms up.
     if (index > 0) best = Math.min(best, micros / (each * threads));
   }
   await store.close();
@@ -132,7 +132,7 @@ interface Subject {
   work: Work;
   depth: 1 | 3;
   durability: Durability;
-  /** CPU of one piece with 1, 50 and 200 threads that is meant to be reached, in microseconds. */
+  /** Maximum CPU of one commit or turn with 1, 50 and 200 threads, in microseconds. */
   most: readonly [number, number, number];
 }
 

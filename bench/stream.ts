@@ -1,7 +1,6 @@
-// 20,000 server-sent events through `http_client` into three sinks, against a bare loop that
-// fetches, decodes and splits. The server is a process of its own: its work is not ours. It sends
-// every event as a chunk of its own, as servers do that write what they have, or the same bytes in
-// blocks whose borders fall anywhere, as proxies do that pass on what they read.
+// Measures 20,000 server-sent events through `http_client` into three sinks, against a bare loop that fetches, decodes
+// and splits. The server is another process, so its work does not count. It sends every event as its own chunk, like
+// a server that writes each event at once, or the same bytes in blocks with any borders, like a proxy.
 import { fork } from 'node:child_process';
 import { mkdtempSync, realpathSync, rmSync } from 'node:fs';
 import { createServer } from 'node:http';
@@ -16,7 +15,7 @@ import { shippedSinks } from '../packages/core/src/kernel/primitives/shipped.ts'
 import { type BenchRow, race } from './row.ts';
 
 const EVENTS = 20_000;
-/** Enough for both sides to be compiled, and to meet a quiet moment of the machine. */
+/** Number of rounds, enough to compile both sides and to reach a quiet moment of the machine. */
 const ROUNDS = 30;
 const BLOCK = 16 * 1024;
 const isServer = process.argv[2] === 'serve' && process.argv[1] === fileURLToPath(import.meta.url);
@@ -43,7 +42,7 @@ function serveEvents(): void {
   process.on('disconnect', () => process.exit());
 }
 
-/** The lower bound: no limits, no checks, no sinks; collects what it finds. */
+/** The lower bound: no limits, no checks and no sinks. It collects the events. */
 async function bareLoop(url: string): Promise<number> {
   const response = await fetch(url);
   const decoder = new TextDecoder();
@@ -124,7 +123,7 @@ async function rowFor(
 export async function bench(): Promise<BenchRow[]> {
   const server = fork(fileURLToPath(import.meta.url), ['serve']);
   const folder = realpathSync(mkdtempSync(join(tmpdir(), 'km-bench-stream-')));
-  // Both sides keep their connections, as they do between the requests of a thread.
+  // Both sides keep their connections open, like a thread between its requests.
   const http = createHttpPrimitive({ clock: systemClock, isHostAllowed: () => true });
   try {
     const port = await new Promise((resolve) => server.once('message', resolve));

@@ -1,5 +1,5 @@
-// Capability tokens: what one call pays for a token it has seen before, and what a new one costs.
-// The lower bounds are what nobody can avoid: hashing the text, and the bare signature checks.
+// Measures capability tokens: the cost of a call with a cached token and with a new one. The lower bounds are the
+// unavoidable work: a hash of the text, and the bare signature checks.
 import { createHash, generateKeyPairSync, sign, verify } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { parseYaml } from '@kernmantle/core/base';
@@ -59,7 +59,7 @@ function setUp() {
       cacheSize,
     });
   const text = encodeToken(third.output);
-  // What this process signed it knows: so many more, and it is as good as another process's token.
+  // Tokens that this process signed are cached. This many more tokens remove the entry from the cache.
   const forget = () => {
     for (let i = 0; i < 2100; i++) mintToken(root, block('x'));
   };

@@ -1,6 +1,5 @@
-// What a turn asks of the file and of the kernel: transactions of the registry and, where there is
-// `strace`, system calls of the whole process, all threads of it, against a bare loop. The figures are
-// counts and do not depend on the machine's mood. Runs itself once more, as the process that is counted.
+// Counts the transactions of the registry in a turn and, if `strace` is installed, the system calls of the whole
+// process, against a bare loop. The counts do not depend on the load of the machine. This file is also the counted program.
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -14,17 +13,17 @@ import { openStage } from './thread-stage.ts';
 const [TURNS, WARM, RUNS] = [50, 2, 3];
 const NAME = `turns_${TURNS}`;
 const SELF = fileURLToPath(import.meta.url);
-/** Written where a part begins: found again in the trace. */
+/** Texts that are written at the start of each part, so that the trace contains them. */
 const MARKS = { ours: 'km-bench ours', bare: 'km-bench bare', end: 'km-bench end' } as const;
 
 interface Counted {
-  /** Transactions, of all measured turns. */
+  /** Number of transactions of all measured turns. */
   transactions: number;
   /** The ids of the threads of the counted process. */
   tasks: string[];
 }
 
-/** Every COMMIT from now on. */
+/** Counts every COMMIT after this call. Returns a function that returns the count. */
 function countCommits(): () => number {
   let count = 0;
   const { prepare } = DatabaseSync.prototype;
@@ -42,7 +41,7 @@ function countCommits(): () => number {
   return () => count;
 }
 
-/** The process that is counted. */
+/** Runs as the counted process. */
 async function count(): Promise<void> {
   const commits = countCommits();
   const stage = await openStage([NAME]);
@@ -70,7 +69,7 @@ function countedBy(program: string, args: readonly string[]): Counted | undefine
   return done.status === 0 ? (JSON.parse(done.stdout) as Counted) : undefined;
 }
 
-/** System calls of these tasks, of both parts, per turn. */
+/** Returns the system calls of these tasks in both parts, per turn. */
 function readTrace(file: string, tasks: ReadonlySet<string>): { ours: number; bare: number } {
   const counts = { ours: 0, bare: 0 };
   let part: keyof typeof counts | undefined;
@@ -78,7 +77,7 @@ function readTrace(file: string, tasks: ReadonlySet<string>): { ours: number; ba
     if (line.includes(MARKS.ours)) part = 'ours';
     else if (line.includes(MARKS.bare)) part = 'bare';
     else if (line.includes(MARKS.end)) part = undefined;
-    // A call that another one interrupted in the trace stands there twice.
+    // The trace contains a call twice if another call interrupted it.
     else if (part && tasks.has(line.split(' ', 1)[0] ?? '') && !line.includes(' resumed>'))
       counts[part] += 1;
   }
@@ -96,7 +95,7 @@ function rowsOf(counted: Counted, calls?: { ours: number; bare: number }): Bench
     target: `at most ${most} per turn`,
     ok: ours <= most,
   });
-  // Before the request and before the call; a run's own begin and end are spread over its turns.
+  // A turn commits before the request and before the call. The start and the end of a run are spread over its turns.
   const rows = [row('transactions', transactions, 2, 2.2)];
   return calls ? [...rows, row('system calls', calls.ours, calls.bare, 70)] : rows;
 }

@@ -1,6 +1,6 @@
-// The page with a thousand threads and ten thousand events in a real browser: how long the longest task of its main
-// thread is while it scrolls, filters and selects. A task counts as its time on the processor, which the trace of the
-// browser has; the best of three rounds counts. Without Chromium there is no row.
+// Measures the page with a thousand threads and ten thousand events in a real browser: the longest task of its main
+// thread during scrolling, filtering and selecting, as processor time from the trace of the browser. The best of three
+// rounds counts. Without Chromium the benchmark has no row.
 import type { NewEvent, Store } from '@kernmantle/core/store';
 import { aThread, must, owner, writerOf } from '@kernmantle/test-support/store-suite/stage';
 import { startWeb } from '@kernmantle/web';
@@ -35,7 +35,7 @@ async function writeThreads(store: Store): Promise<void> {
   }
 }
 
-/** Writes the first turn of the one thread that really ran, again and again. */
+/** Repeats the events of the first turn of the one thread that really ran. */
 async function writeLong(store: Store): Promise<void> {
   const [ran] = must(await store.query({ limit: 1 })).rows;
   const real = must(await store.read(ran?.id ?? ''));
@@ -59,7 +59,7 @@ async function writeLong(store: Store): Promise<void> {
   }
 }
 
-/** From the top to the end and back, as fast as frames come. */
+/** Scrolls from the top to the end and back, one step per frame. */
 const SCROLL = `(async (selector) => {
   const box = document.querySelector(selector);
   const frame = () => new Promise(requestAnimationFrame);
@@ -74,12 +74,12 @@ interface TraceEvent {
   readonly ph: string;
   readonly pid: number;
   readonly tid: number;
-  /** Time on the processor, in microseconds. */
+  /** Processor time in microseconds. */
   readonly tdur?: number;
   readonly args: { readonly name?: string };
 }
 
-/** The longest task of the page's main thread during `work`, in milliseconds. */
+/** Returns the longest task of the page's main thread during `work`, in milliseconds. */
 async function longestTask(
   browser: Browser,
   page: Page,

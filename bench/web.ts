@@ -1,7 +1,6 @@
-// What it costs the threads of a process that somebody looks on: 200 of them are started at the page and
-// run in the process that serves it, at the pace of a model, with and without 50 tabs, each of which
-// listens to the list, to approvals and to a thread of its own. The tabs are a process of their own, as
-// browsers are. And what it costs them that the page is served while nobody looks.
+// Measures the cost of viewers for the threads of a process: 200 threads are started at the page and run in the process
+// that serves it, at the pace of a model, with and without 50 tabs. Each tab follows the list, approvals and one
+// thread. The tabs are another process, like browsers. Also measures the cost of a page without a viewer.
 import { fork } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdirSync, writeFileSync } from 'node:fs';
@@ -23,23 +22,23 @@ const THREADS = 200;
 const TURNS = 10;
 const NAME = `talks_${TURNS}`;
 const ROUNDS = 1;
-/** Whatever is there may be started at the page. */
+/** Policy that allows to start every directive at the page. */
 const POLICY = {
   'home/policy.yaml': 'unsigned: allow\nsurfaces: { web: { directives: all } }\n',
 };
-/** No run may come to any of these. */
+/** Statuses that no run may end with. */
 const OTHERS: ThreadStatus[] = ['failed', 'limit', 'denied', 'aborted', 'killed', 'interrupted'];
 
-/** Somebody or nobody looks at threads that were started at the page; or they run beside a page, or without one. */
+/** Threads of the page with tabs or with no viewer, or threads beside a page, or threads without a page. */
 type Scene = 'tabs' | 'nobody' | 'beside' | 'plain';
 type Scenes = Readonly<Record<'ours' | 'base', Scene>>;
 
 interface Watched {
   bytes: number;
   events: number;
-  /** Pieces of replies under way. */
+  /** Number of received pieces of replies. */
   texts: number;
-  /** How many tabs found a thread to look at, over all rounds. */
+  /** Number of tabs that found a running thread, over all rounds. */
   opened: number;
 }
 
@@ -54,7 +53,7 @@ async function serve({ root, runtime }: Stage) {
   return { ...served.output, token: made.output.token };
 }
 
-/** One thread, as the page starts it; it is under way when this answers. */
+/** Starts one thread like the page. Resolves when the thread runs. */
 async function start(url: string, token: string): Promise<void> {
   const headers = { authorization: `Bearer ${token}`, 'content-type': 'application/json' };
   const body = JSON.stringify({ directive: NAME, inputs: {} });
@@ -103,7 +102,7 @@ async function openScene(name: keyof Scenes, scenes: Scenes): Promise<Subject> {
   };
 }
 
-/** One tab: its stream is opened anew when it turns to another thread, from where it was. */
+/** Opens one tab. Its stream is opened again at the same position when the tab changes to another thread. */
 function openTab(
   url: string,
   token: string,
@@ -137,7 +136,7 @@ function openTab(
   };
 }
 
-/** The first tab finds threads that run; every other one turns to one of them. */
+/** Opens all tabs. The first finds running threads, and every second tab opens one of them. */
 async function lookOn(url: string, token: string): Promise<void> {
   const watched: Watched = { bytes: 0, events: 0, texts: 0, opened: 0 };
   const seen = new Set<string>();

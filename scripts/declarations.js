@@ -1,6 +1,6 @@
 // Reduces the declarations to those that a program can reach from `index.d.ts`. With the others, a program would have
 // to install the types of libraries that it does not use. The script works on the output of `tsc`, in which every
-// statement begins at the start of a line. After `tsc -p tsconfig.build.json`: `node scripts/declarations.js [dist/types]`.
+// statement begins at the start of a line. Run `node scripts/declarations.js [dist/types]` after the build of `tsc`.
 import { readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join, relative, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';

@@ -1,5 +1,5 @@
-// The rules of ARCHITECTURE.md: rooms and folders have an order, imports enter through doors, there are
-// no circles, and every export has a user. There are no exceptions. `npm run house` has the figures.
+// Tests the rules of ARCHITECTURE.md: rooms and folders have an order, imports enter through doors, there are no
+// cycles, and every export has a user. There are no exceptions. `npm run house` has the figures.
 import { existsSync, globSync, readFileSync } from 'node:fs';
 import { isOwnCode } from '@kernmantle/core/base';
 import { timeoutMs } from '@kernmantle/test-support/soak';
@@ -16,7 +16,7 @@ import {
 import { readTree, type SourceFile } from '../scripts/house/tree.ts';
 import { wayToDeclaration } from '../scripts/house/walls.mjs';
 
-/** Packages that each package may import. The graph has no circle. */
+/** Packages that each package may import. The graph has no cycle. */
 const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   core: [],
   script: ['core'],
@@ -42,8 +42,8 @@ const FLOORS = [
 ];
 
 /**
- * Folders and files of a package or of a folder of core, the lowest first. Entries side by side do not import each
- * other. `.` stands for the files that are not named. A folder without an entry has no folders.
+ * Folders and files of a package or of a folder of core, the lowest first. Entries in one row do not import each
+ * other. `.` means all files without an entry. A folder without an entry has no folders.
  */
 const ORDER: Readonly<Record<string, readonly (readonly string[])[]>> = {
   'core/trust': [['keys', 'grants'], ['tokens']],
@@ -130,10 +130,10 @@ const { files } = tree;
 const floorOf = (room: string): number =>
   FLOORS.findIndex((folders) => folders.includes(room.slice('core/'.length)));
 
-/** The folder below its room that holds a file, or the file itself. */
+/** Returns the folder below its room that contains a file, or the file itself. */
 const partOf = (path: string): string => path.slice(roomOf(path).length + 1).split('/')[0] ?? path;
 
-/** How high a part of its room stands; the door is above all. Undefined where nobody said. */
+/** Returns the height of a part in its room. The door is the highest. Undefined for a part without an entry. */
 function heightOf(path: string): number | undefined {
   const order = ORDER[roomOf(path)] ?? [['.']];
   if (isDoor(path)) return order.length;
@@ -146,11 +146,11 @@ function heightOf(path: string): number | undefined {
 
 const packageOf = (path: string): string => path.split('/')[0] ?? path;
 
-/** Another package is entered through its door or its extension, and so is another folder of core. */
+/** True for the door or the extension of another package, and for the door of another folder of core. */
 const isEntrance = (path: string): boolean =>
   [`${roomOf(path)}/index.ts`, `${roomOf(path)}/extension.ts`].includes(path);
 
-/** Inside core, imports of another folder point down. Elsewhere they follow the graph of packages. */
+/** True if the import is allowed. Imports between folders of core point down. Others follow the graph of packages. */
 function mayEnter(path: string, target: string): boolean {
   const [from, to] = [packageOf(path), packageOf(target)];
   if (from !== to) return MAY_IMPORT[from]?.includes(to) === true && isEntrance(target);
@@ -159,16 +159,16 @@ function mayEnter(path: string, target: string): boolean {
   return isEntrance(target) && floorOf(roomOf(target)) < floorOf(roomOf(path));
 }
 
-/** In the same folder, or in one that stands lower; nobody goes through the door of his own room. */
+/** True if the target is in the same folder or in a lower one. A file never imports the door of its own room. */
 function pointsDown(path: string, target: string): boolean {
   if (isDoor(target)) return false;
   const [from, to] = [heightOf(path), heightOf(target)];
-  // Without a place, which is said elsewhere.
+  // Another test reports a file without a height.
   if (from === undefined || to === undefined) return true;
   return partOf(path) === partOf(target) || to < from || isUnnamedPair(path, target);
 }
 
-/** Files directly in a room that share a place in its order know each other; circles are found apart. */
+/** True for two files without an entry in the same room. They may import each other, and another test finds cycles. */
 const isUnnamedPair = (path: string, target: string): boolean =>
   [path, target].every((file) => {
     const order = ORDER[roomOf(file)] ?? [['.']];
@@ -178,7 +178,7 @@ const isUnnamedPair = (path: string, target: string): boolean =>
 const edges = (from: readonly SourceFile[]): { path: string; target: string }[] =>
   from.flatMap((file) => localImports(file).map((target) => ({ path: file.path, target })));
 
-/** Fails for what is found and not known, and for what is known and not found any more. */
+/** Fails for each new finding, and for each expected finding that no longer exists. */
 function expectOnly(found: readonly string[], known: readonly string[] = []): void {
   expect(found.filter((one) => !known.includes(one))).toEqual([]);
   expect(known.filter((one) => !found.includes(one))).toEqual([]);
@@ -239,13 +239,13 @@ test('no export is without a user, and none is only for tests', () => {
 test('importing the library loads none of its rooms', () => {
   const statements = tree.byPath.get('kernmantle/index.ts')?.imports ?? [];
   const text = readFileSync('packages/kernmantle/src/index.ts', 'utf8').split('\n');
-  // What is imported inside a function is loaded when it is called.
+  // An import inside a function is loaded when the function is called.
   const atOnce = statements.filter(({ line }) => /^(import|export) /.test(text[line - 1] ?? ''));
   expect(atOnce.length).toBeGreaterThan(0);
   expectOnly(atOnce.filter(({ isType }) => !isType).map(({ target }) => target));
 });
 
-/** Files and packages that a file needs when the program runs. A name leads through doors to its file. */
+/** Returns files and packages that a file needs at run time. Imports of doors lead to the files behind them. */
 function runtimeClosure(path: string, found = new Set<string>()): ReadonlySet<string> {
   if (found.has(path)) return found;
   found.add(path);
@@ -281,7 +281,7 @@ test('an extension loads core and nothing else before it is used', () => {
 });
 
 test('the kernel knows no threads, models, prices or hooks', () => {
-  // The names of kinds and surfaces that come from above, and the folder of threads in `.ai`.
+  // Names of kinds and surfaces from higher folders, and the folder of threads in `.ai`.
   const words =
     /\b(spawnThread|runThread|pricing|tierOf|hookDirective|UNASKED|artifact)\b|['"`](thread|threads|harness)['"`]|\.ai\/threads/;
   const saysOne = ({ path }: SourceFile): boolean =>
@@ -305,7 +305,7 @@ test('one file starts processes, so that all of them inherit the same descriptor
 test('each dependency is imported by one room only, hono by both servers', () => {
   const users = new Map<string, Set<string>>();
   for (const { path, imports } of files) {
-    // What the page uses is built into it.
+    // The build of the page contains its dependencies.
     if (path.startsWith('web/page/')) continue;
     for (const { target, isLocal } of imports) {
       if (isLocal || target.startsWith('node:')) continue;
@@ -386,12 +386,12 @@ test('every time limit of a test is multiplied by `KERNMANTLE_SLOW`', () => {
   expectOnly(paths.filter((path) => fixed.test(readFileSync(path, 'utf8'))));
 });
 
-/** Calls that wait, with what they are given. */
+/** Calls that wait, with their arguments. */
 const WAIT = /\b(?:sleep|pause|wait|delay|setTimeout)\(((?:[^()]|\((?:[^()]|\([^()]*\))*\))*)\)/g;
-/** Names of what took so many milliseconds. */
+/** Names of variables that hold a duration in milliseconds. */
 const TOOK = /\b(?:const|let) (\w+) = (?:performance|Date)\.now\(\) - /g;
 
-/** Does it wait longer than 50 ms? A limit that `KERNMANTLE_SLOW` multiplies ends a test that hangs. */
+/** True if the call waits longer than 50 ms. A limit that `KERNMANTLE_SLOW` multiplies only ends a test that hangs. */
 const waitsLong = (text: string): boolean =>
   /\bwaitForTimeout\(/.test(text) ||
   [...text.matchAll(WAIT)].some(([, given = '']) => {
@@ -401,7 +401,7 @@ const waitsLong = (text: string): boolean =>
     return /Date\.now/.test(last) || numbers.some((one) => Number(one.replaceAll('_', '')) > 50);
   });
 
-/** Tests and what they use, without this file and its examples. */
+/** Tests and their support files, without this file and its examples. */
 const TESTS = [
   ...globSync('packages/*/src/**/*.test.ts'),
   ...globSync('{packages/*/tests,tests}/**/*.{ts,mjs}'),
@@ -438,7 +438,7 @@ test('every code of a fault that the runtime makes is one that no module can rep
   expectOnly([...codes].filter((code) => !isOwnCode(code)));
 });
 
-/** They put the name of a caller into a record, or hand it to somebody who does. */
+/** Functions that write the name of a caller into a record, directly or through another function. */
 const NAMES_CALLERS = [
   'core/kernel/call.ts',
   'core/kernel/tool/run-primitive.ts',

@@ -1,6 +1,6 @@
-// The smallest worker there can be over the port, without harness: takes threads, keeps their leases,
-// hands each to `work`. What a benchmark measures with it is the store and the queue alone; what the
-// fault suite tries with it is the fence.
+// Implements the smallest possible worker over the port, without the harness: it takes threads, renews their leases and
+// passes each to `work`. A benchmark uses it to measure only the store and the queue, and the fault suite uses it to
+// test the fence.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Outcome, systemClock } from '@kernmantle/core/base';
 import type {
@@ -15,7 +15,7 @@ import { openServerStore } from '../../packages/fleet/src/postgres/address.ts';
 
 export const TTL_MS = 10_000;
 const RENEW_MS = 3_000;
-/** Codes after which this process lets the thread go. */
+/** Codes after which this process releases the thread. */
 const FINAL = new Set(['conflict', 'stale_epoch', 'lease_expired', 'store_unknown', 'not_found']);
 
 export function must<T>(outcome: Outcome<T>): T {
@@ -23,7 +23,7 @@ export function must<T>(outcome: Outcome<T>): T {
   return outcome.output;
 }
 
-/** `file:PATH` is a registry of one machine, for comparison. */
+/** Opens the store at an address. `file:PATH` is a registry of one machine, for comparison. */
 export async function openAt(address: string): Promise<Store> {
   if (!address.startsWith('file:')) {
     return must(await openServerStore(address, { clock: systemClock }));
@@ -31,15 +31,15 @@ export async function openAt(address: string): Promise<Store> {
   return must(await openSqliteStore({ file: address.slice(5), clock: systemClock }));
 }
 
-/** One thread that this process holds. */
+/** One thread that this process leases. */
 export interface Grip {
   readonly held: LeasedThread;
   readonly seq: () => number;
-  /** Is there time left for an effect, by the clock of this process. */
+  /** True if the lease leaves enough time for an effect, by the clock of this process. */
   isHeld(): boolean;
-  /** Undefined: it is somebody else's now. Refusals that are not final are answered. */
+  /** Commits a change. Undefined if another process owns the lease. A refusal that is not final is returned. */
   commit(change: Omit<Commit, 'expect'>, how?: { quiet?: true }): Promise<Outcome<Committed>>;
-  /** That have arrived and were not obeyed. */
+  /** Returns the signals that have arrived and were not handled. */
   signals(): readonly Signal[];
   obeyed(number: number): void;
 }
@@ -50,7 +50,7 @@ export interface Serving {
   project: string;
   slots: number;
   signal: AbortSignal;
-  /** Ends when the thread is let go of. */
+  /** Resolves when the thread is released. */
   work(grip: Grip): Promise<void>;
   onTake?(held: LeasedThread): void;
   onLeave?(held: LeasedThread): void;
@@ -123,7 +123,7 @@ async function every(ms: number, signal: AbortSignal, act: () => Promise<unknown
   }
 }
 
-/** Until the signal; then it takes nothing any more and ends what it holds. */
+/** Takes threads until the signal. It then takes no more threads and completes those that it leases. */
 export async function serve(serving: Serving): Promise<void> {
   const { store, owner, project, slots, signal, work } = serving;
   const grips = new Map<string, LiveGrip>();

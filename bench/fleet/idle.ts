@@ -1,4 +1,4 @@
-// What a fleet of three workers takes when there is nothing to do.
+// Measures the CPU of a fleet of three workers without work.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { prepare } from './prepare.ts';
 import { openProduct } from './product.ts';
@@ -11,7 +11,7 @@ export async function run({ url, databaseMillis }: FleetRun): Promise<FleetRow[]
   const product = await openProduct(await prepare(url, 'b_idle'), ['turns_1']);
   const workers: number[] = [];
   for (let index = 0; index < 3; index++) workers.push(await product.startWorker(20));
-  // What start-up left to do is over.
+  // Work that the start has postponed is complete after this time.
   await sleep(5_000);
   const cpu = (): number => workers.reduce((sum, pid) => sum + treeMillis(pid), 0);
   const [ours, database] = [cpu(), databaseMillis()];

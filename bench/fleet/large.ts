@@ -1,4 +1,4 @@
-// A registry with 10,000 queued threads and 1,000,000 events: a claim of 50, a status, a page of a list.
+// Measures a registry with 10,000 queued threads and 1,000,000 events: a claim of 50, a status, a page of a list.
 import pg from 'pg';
 import { PgBoss } from 'pg-boss';
 import { writeAccount } from '../../packages/core/src/store/account.ts';
@@ -13,7 +13,7 @@ const [THREADS, EVENTS] = [10_000, 1_000_000];
 const SCHEMA = 'b_large';
 const QUIET = { migrate: false, supervise: false, schedule: false } as const;
 
-/** As `createThread` makes them, thousands in a statement: the first is made by the store itself. */
+/** Copies the first thread, which the store itself creates, thousands of times in one statement. */
 async function fill(store: Store, url: string): Promise<void> {
   must(await store.createThread(benchThread('q0', { steps: 1 })));
   const client = new pg.Client({ connectionString: url });
@@ -75,7 +75,7 @@ async function timed(times: number, act: (index: number) => Promise<unknown>): P
     await act(index);
     taken.push(performance.now() - before);
   }
-  // The first finds connections and plans that are not there yet.
+  // The first call creates connections and plans, so it does not count.
   return taken.slice(1);
 }
 

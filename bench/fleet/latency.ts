@@ -1,5 +1,5 @@
-// How soon somebody works on what was asked for: from the call that queues a thread to its first step,
-// and from the call that signals a parked one to its next.
+// Measures the delay from the call that queues a thread to its first step, and from the call that signals a parked
+// thread to its next step.
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Store } from '../../packages/core/src/store/port.ts';
 import { must, openAt } from './holder.ts';
@@ -17,7 +17,7 @@ async function untilStatus(store: Store, thread: string, status: string): Promis
   for (;;) {
     const row = must(await store.thread(thread));
     if (row.status === status) return;
-    // The times are in the journal: whoever asks more often only keeps the server from its work.
+    // The times are in the journal. More frequent reads would only load the server.
     await sleep(20);
   }
 }
@@ -43,7 +43,7 @@ export async function run({ url }: FleetRun): Promise<FleetRow[]> {
   const workers = [1, 2, 3].map(() => start('./loop-worker.ts', [address, '20', '5']));
   for (const worker of workers) await worker.said('up');
   const store = await openAt(address);
-  // The first ones find connections and plans that are not there yet.
+  // The first threads create connections and plans, so they do not count.
   for (let index = 0; index < 10; index++) await one(store, `warm${index}`);
   const all: { first: number; signalled: number }[] = [];
   const lanes = [0, 1, 2, 3].map(async (lane) => {

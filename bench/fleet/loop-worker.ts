@@ -1,5 +1,5 @@
-// A worker of the benchmark in a process of its own: ADDRESS SLOTS MODEL_MS. Says `up`, then takes
-// threads until it is told to end, then how many steps it has done.
+// Runs a worker of the benchmark in its own process: ADDRESS SLOTS MODEL_MS. It prints `up`, takes threads until it is
+// told to end, and then prints the number of its steps.
 import { openAt, serve } from './holder.ts';
 import { PROJECT, workOn } from './work.ts';
 

@@ -1,5 +1,5 @@
-// Throughput of the fleet's loop over the store, without harness, against pgbench that says the same
-// statements to the same server: what Node and our code cost on top of the database.
+// Measures the throughput of the fleet's loop over the store, without the harness. pgbench runs the same statements
+// on the same server, so the difference is the cost of Node and of this code.
 import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
 import { must, openAt } from './holder.ts';
@@ -29,7 +29,7 @@ async function queue(address: string): Promise<void> {
   await store.close();
 }
 
-/** Seconds between the first step and the last end, by the clock of the database; how many have ended. */
+/** Returns the seconds between the first step and the last end by the clock of the database, and the ended threads. */
 async function between(url: string, schema: string): Promise<{ seconds: number; ended: number }> {
   const client = new pg.Client({ connectionString: url });
   await client.connect();

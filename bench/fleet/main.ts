@@ -1,5 +1,5 @@
-// `npm run bench:fleet [-- --only loop,latency --json]`: the figures of a fleet of three workers, over a real
-// server on this machine that writes to its disk. Each row has a schema of its own and a bound on its time.
+// `npm run bench:fleet [-- --only loop,latency --json]`: prints the figures of a fleet of three workers, over a real
+// server on this machine that writes to its disk. Each row has its own schema and a time limit.
 import { parseArgs } from 'node:util';
 import type { FleetRow, FleetRun } from './row.ts';
 import { startServer } from './server.ts';
@@ -14,7 +14,7 @@ const SUITES = [
   'memory',
   'idle',
 ] as const;
-/** Nothing takes longer; what does is not finished and says so. */
+/** Time limit of a row. A row that exceeds it is reported as not finished. */
 const MOST_SECONDS = 300;
 
 const { values } = parseArgs({

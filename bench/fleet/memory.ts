@@ -1,4 +1,4 @@
-// Resident memory of a worker while it works on 100 threads at the pace of a model.
+// Measures the resident memory of a worker while it runs 100 threads at the pace of a model.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { prepare } from './prepare.ts';
 import { openProduct } from './product.ts';

@@ -1,5 +1,5 @@
-// The recorded life of a thread as a script of pgbench: the same statements with the same values, for
-// whichever thread the queue hands out. Its model call sleeps as long as ours.
+// Writes the recorded statements of a thread as a script of pgbench: the same statements with the same values, for any
+// thread that the queue returns. Its model call sleeps as long as that of the worker.
 import { execFileSync, spawnSync } from 'node:child_process';
 import { existsSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { type Statement, TEMPLATE } from './record.ts';
 import { MODEL_MS } from './work.ts';
 
-/** From the PATH, or where Debian puts it. */
+/** Returns pgbench from the PATH or from the folder of Debian. */
 export function findPgbench(): string | undefined {
   if (spawnSync('pgbench', ['--version']).status === 0) return 'pgbench';
   const base = '/usr/lib/postgresql';
@@ -17,7 +17,7 @@ export function findPgbench(): string | undefined {
   return found.findLast((path) => existsSync(path));
 }
 
-/** pgbench takes a colon for the start of a variable, also inside of quotes. */
+/** Escapes colons, because pgbench reads a colon as the start of a variable, even inside quotes. */
 const quoted = (text: string): string =>
   `E'${text.replaceAll('\\', '\\\\').replaceAll("'", "''").replaceAll(':', '\\x3a')}'`;
 
@@ -26,7 +26,7 @@ const element = (value: unknown): string =>
     ? 'NULL'
     : `"${(typeof value === 'string' ? value : JSON.stringify(value)).replaceAll(/(["\\])/g, '\\$1')}"`;
 
-/** `job`: the id of the job in what was recorded. */
+/** Writes a value as SQL. `job` is the recorded id of the job. */
 function literal(value: unknown, job: string): string {
   if (value === null || value === undefined) return 'NULL';
   if (value === TEMPLATE) return ':singletonKey::text';
@@ -41,7 +41,7 @@ function literal(value: unknown, job: string): string {
   return text.startsWith('{') ? `${filled}::jsonb` : filled;
 }
 
-/** Not of one thread's life: what a process does beside it. */
+/** Statements of a process that belong to no thread. */
 const BESIDE =
   /km_tell|km_lost|km_renew|km_now\(\) AS wait|DISTINCT owner|LISTEN|'channel'|pg_notify/;
 
@@ -52,7 +52,7 @@ export interface PgbenchScript {
   statements: number;
 }
 
-/** `from` and `to` are schemas. */
+/** Returns the script with schema `from` replaced by schema `to`. */
 export function scriptOf(life: readonly Statement[], from: string, to: string): PgbenchScript {
   const own = life.filter(({ text }) => !BESIDE.test(text));
   const begin = own.findIndex(({ text }) => text === 'BEGIN');
@@ -62,7 +62,7 @@ export function scriptOf(life: readonly Statement[], from: string, to: string): 
   const job = Array.isArray(jobs) ? String(jobs[0]) : '';
   const lines = lived.map(({ text, values }) => {
     const isFetch = text.includes('SKIP LOCKED');
-    // Our side finds the name in what it is answered; here it has to be a column.
+    // The worker reads the name from the answer. pgbench needs it as a column.
     const said = isFetch ? text.replace('RETURNING j.id', KEY_TOO) : text;
     const filled = said
       .replaceAll(`${from}_jobs`, `${to}_jobs`)
@@ -75,7 +75,7 @@ export function scriptOf(life: readonly Statement[], from: string, to: string): 
   return { text: `${lines.join('\n')}\n`, statements: lived.length };
 }
 
-/** Each client leads so many lives, one after the other. */
+/** Runs pgbench. Each client runs this number of threads, one after the other. */
 export function runPgbench(
   program: string,
   script: PgbenchScript,

@@ -1,10 +1,10 @@
-// A schema of its own for one run, brought to today's form.
+// Creates a schema with the current tables for one run.
 import { systemClock, systemRandom } from '@kernmantle/core/base';
 import { readPlace, shownPlace } from '../../packages/fleet/src/postgres/address.ts';
 import { migrateStore } from '../../packages/fleet/src/postgres/migrate.ts';
 import { must } from './holder.ts';
 
-/** The address of the store in it. */
+/** Returns the address of the store in the schema. */
 export async function prepare(url: string, schema: string, identity?: Uint8Array): Promise<string> {
   const address = new URL(url);
   address.searchParams.set('schema', schema);

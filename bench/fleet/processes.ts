@@ -1,4 +1,4 @@
-// Processes of a benchmark: started, waited for until they say they are up, ended.
+// Starts the processes of a benchmark, waits until they are ready, and ends them.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { createInterface } from 'node:readline';
@@ -8,13 +8,13 @@ export interface Started {
   readonly pid: number;
   readonly child: ChildProcess;
   readonly lines: readonly string[];
-  /** The next line that begins so, also one that was said already. */
+  /** Resolves with the first line with this start, which can be an earlier one. */
   said(start: string): Promise<string>;
-  /** Asks it to end, and waits. */
+  /** Ends the process and waits for its exit. */
   end(): Promise<void>;
 }
 
-/** `file` beside this one, or a whole path. */
+/** Starts a program. `file` is a path, or a name in this folder. */
 export function start(
   file: string,
   args: readonly string[],
@@ -58,7 +58,7 @@ export function start(
   };
 }
 
-/** At least as many as `part` of them are at most this. */
+/** Returns the smallest value that is at least as large as `part` of the values. */
 export function percentile(values: readonly number[], part: number): number {
   const sorted = [...values].sort((a, b) => a - b);
   return sorted[Math.max(0, Math.ceil(sorted.length * part) - 1)] ?? Number.NaN;

@@ -1,5 +1,5 @@
-// The whole product for a benchmark: a project with everything on, a provider in a process of its own,
-// and workers started as a person starts them, from the package as it is published.
+// Starts the whole product for a benchmark: a project with all features, a provider in its own process, and workers of
+// the published package, started as a person starts them.
 import { execFileSync, spawn } from 'node:child_process';
 import { mkdirSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -14,11 +14,11 @@ import { must } from './holder.ts';
 export interface Product {
   readonly root: string;
   readonly runtime: Runtime;
-  /** Starts one as `km worker` does; answers with its process. */
+  /** Starts a worker like `km worker`. Returns the id of its process. */
   startWorker(slots: number): Promise<number>;
-  /** Ends the threads' workers in order. */
+  /** Ends the workers with SIGTERM and waits for them. */
   stopWorkers(): Promise<void>;
-  /** Queues one and does not wait for it; answers with its id. */
+  /** Queues a thread and returns its id without waiting for it. */
   enqueue(directive: string): Promise<string>;
   ended(ids: readonly string[], withinMs: number): Promise<void>;
   close(): Promise<void>;
@@ -26,7 +26,7 @@ export interface Product {
 
 type Threads = Extract<Awaited<ReturnType<Runtime['threads']>>, { ok: true }>['output'];
 
-/** `store`: an address; empty for the registry of the project's own folder. */
+/** Opens the product. `store` is an address. Empty: the registry in the folder of the project. */
 export async function openProduct(store: string, directives: readonly string[]): Promise<Product> {
   const base = realpathSync(mkdtempSync(join(tmpdir(), 'km-product-')));
   const root = join(base, 'project');
@@ -44,7 +44,7 @@ export async function openProduct(store: string, directives: readonly string[]):
     ANTHROPIC_BASE_URL: provider.url,
     ANTHROPIC_API_KEY: 'key',
     NO_COLOR: '1',
-    // As examples/fleet starts them.
+    // This is the setting of examples/fleet.
     MALLOC_ARENA_MAX: '1',
     MALLOC_TRIM_THRESHOLD_: '65536',
     MALLOC_MMAP_THRESHOLD_: '65536',

@@ -1,5 +1,5 @@
-// What the store says to the server for the whole life of one thread: every statement with its values, in
-// order, as `pg` sends it. pgbench says the same again, without Node.
+// Records the statements of the store for one whole thread, with their values and in order, as `pg` sends them. pgbench
+// repeats them without Node.
 import pg from 'pg';
 import { must, openAt, serve } from './holder.ts';
 import type { BenchInputs } from './work.ts';
@@ -8,11 +8,11 @@ import { benchThread, PROJECT, workOn } from './work.ts';
 export interface Statement {
   text: string;
   values: readonly unknown[];
-  /** Which connection it went over. */
+  /** Number of the connection. */
   connection: number;
 }
 
-/** The name that stands for any thread in what was recorded. */
+/** Placeholder for the name of a thread in the recorded statements. */
 export const TEMPLATE = 'recordedthread';
 
 const textOf = (query: unknown): { text: string; values?: readonly unknown[] } | undefined => {
@@ -24,7 +24,7 @@ const textOf = (query: unknown): { text: string; values?: readonly unknown[] } |
   return undefined;
 };
 
-/** Listens in on every client of this process until it is told to stop. */
+/** Records the statements of every client of this process. Returns a function that ends the recording. */
 function listen(into: Statement[]): () => void {
   const proto = pg.Client.prototype as unknown as Record<string, (...args: unknown[]) => unknown>;
   const original = proto['query'];
@@ -43,7 +43,7 @@ function listen(into: Statement[]): () => void {
 }
 
 export interface Recorded {
-  /** The call that queues it, and those of the worker that runs it to its end. */
+  /** Statements of the call that queues the thread, and those of the worker that runs it (`life`). */
   enqueue: Statement[];
   life: Statement[];
 }
@@ -51,7 +51,7 @@ export interface Recorded {
 export async function record(address: string, inputs: BenchInputs): Promise<Recorded> {
   const store = await openAt(address);
   const end = new AbortController();
-  // Plans and connections are there before anything is written down.
+  // Connections and plans exist before the recording starts.
   for (const id of ['warma', 'warmb']) must(await store.createThread(benchThread(id, inputs)));
   const said: Statement[] = [];
   let ended: () => void = () => undefined;

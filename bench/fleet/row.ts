@@ -1,20 +1,20 @@
-// One figure of the fleet, and what it is meant to reach.
+// Defines one figure of the fleet and its target.
 export interface FleetRow {
   name: string;
   value: number;
   unit: string;
-  /** In words; empty where the figure is only told. */
+  /** Target as text. Empty: the figure has no target. */
   target: string;
   ok: boolean;
-  /** What it was measured beside, and how. */
+  /** Reference measurement and its conditions. Absent: none. */
   beside?: string;
 }
 
 export interface FleetRun {
-  /** Of the database; every row makes a schema of its own in it. */
+  /** Address of the database. Every row creates its own schema in it. */
   readonly url: string;
   readonly port: number;
-  /** CPU of the database so far, in milliseconds. */
+  /** Returns the CPU of the database so far, in milliseconds. */
   databaseMillis(): number;
   say(text: string): void;
 }

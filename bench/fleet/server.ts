@@ -1,5 +1,5 @@
-// A real PostgreSQL on loopback that writes to the disk like one in use (fsync on), can be restarted or
-// broken off, and tells what CPU it took.
+// Starts a real PostgreSQL on loopback that writes to the disk like a production server (fsync on). It can be restarted
+// or crashed, and it reports its CPU time.
 import { execFileSync } from 'node:child_process';
 import { chmodSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -7,12 +7,12 @@ import { join } from 'node:path';
 import { freePort, loadEmbedded } from '../../packages/fleet/tests/support/postgres-server.ts';
 
 export interface DatabaseServer {
-  /** Of the database `km`. */
+  /** Address of the database `km`. */
   readonly url: string;
   readonly port: number;
-  /** `crash`: without writing anything more; it recovers from its log. */
+  /** Restarts the server. `crash` ends it without another write, so that it recovers from its log. */
   restart(how: 'fast' | 'crash'): Promise<void>;
-  /** Of all its processes since it was started, in milliseconds. */
+  /** Returns the CPU of all processes of the server since its start, in milliseconds. */
   cpuMillis(): number;
   stop(): Promise<void>;
 }
@@ -26,11 +26,11 @@ interface ProcessTimes {
   reaped: number;
 }
 
-/** Undefined: it is gone. */
+/** Returns the CPU times of a process. Undefined if the process has ended. */
 function timesOf(pid: number): ProcessTimes | undefined {
   try {
     const text = readFileSync(`/proc/${pid}/stat`, 'utf8');
-    // After the name, which may hold anything: state, parent, …, user, system, and of ended children.
+    // The name can contain any character. After it: state, parent, …, user, system, and the times of ended children.
     const fields = text.slice(text.lastIndexOf(')') + 2).split(' ');
     const at = (index: number): number => Number(fields[index]);
     return { parent: at(1), own: at(11) + at(12), reaped: at(13) + at(14) };
@@ -39,7 +39,7 @@ function timesOf(pid: number): ProcessTimes | undefined {
   }
 }
 
-/** CPU of a process and of all that it started, in milliseconds. */
+/** Returns the CPU of a process and of its descendants, in milliseconds. */
 export function treeMillis(root: number): number {
   const all = new Map<number, ProcessTimes>();
   for (const name of readdirSync('/proc')) {
@@ -55,11 +55,11 @@ export function treeMillis(root: number): number {
   return (sum(root) * 1000) / TICKS;
 }
 
-/** `flags` as `postgres` takes them. */
+/** Starts a server. `flags` are arguments of `postgres`. */
 export async function startServer(flags: readonly string[] = []): Promise<DatabaseServer> {
   const { default: Embedded } = await loadEmbedded();
   const folder = mkdtempSync(join(tmpdir(), 'km-fleet-server-'));
-  // The folder is ours; the server is another user.
+  // This user owns the folder, but the server runs as another user.
   chmodSync(folder, 0o711);
   const data = join(folder, 'data');
   const port = await freePort();
@@ -103,7 +103,7 @@ export async function startServer(flags: readonly string[] = []): Promise<Databa
   };
 }
 
-/** Resident memory of a process in megabytes. */
+/** Returns the resident memory of a process in megabytes. */
 export function residentMegabytes(pid: number): number {
   const [, kilobytes] = /^VmRSS:\s+(\d+)/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8')) ?? [];
   return Number(kilobytes) / 1024;

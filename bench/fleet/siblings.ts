@@ -1,5 +1,5 @@
-// One root with 50 children, which three workers run: every commit of a child changes the account of the
-// root. Shows how many of these commits the store makes in a second, and how often it repeats one.
+// Measures one root with 50 children on three workers. Every commit of a child changes the account of the root. The
+// figures are the commits per second and the number of repeated commits.
 import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
 import { must, openAt, TTL_MS } from './holder.ts';
@@ -11,11 +11,11 @@ import { type BenchInputs, benchThread, MODEL_MS } from './work.ts';
 const [CHILDREN, WORKERS, STEPS] = [50, 3, 20];
 const SLOTS = Math.ceil(CHILDREN / WORKERS);
 const INPUTS: BenchInputs = { steps: STEPS };
-/** Two for a step; the last one ends the thread and changes no account. */
+/** Number of commits: two for each step. The commit that ends the thread changes no account. */
 const COMMITS = CHILDREN * STEPS * 2;
 const SCHEMA = 'b_siblings';
 
-/** The root waits for its children, which are queued. */
+/** Creates a root that waits for its queued children. */
 async function queueChildren(address: string): Promise<void> {
   const store = await openAt(address);
   const lease = { owner: 'bench', ttlMs: TTL_MS };
@@ -34,7 +34,7 @@ async function queueChildren(address: string): Promise<void> {
 
 const BETWEEN = `SELECT max(ts) - min(ts) AS ms, count(*) FILTER (WHERE type = 'thread_end') AS ended
   FROM thread_events WHERE type IN ('turn_start', 'thread_end')`;
-/** The function that writes a commit, under its name of today and under the earlier one. */
+/** Calls of the function that writes a commit, under its current and its earlier name. */
 const CALLS = `SELECT coalesce(sum(calls), 0) AS calls FROM pg_stat_user_functions
   WHERE schemaname = $1 AND funcname IN ('km_write', 'km_commit')`;
 
@@ -62,7 +62,7 @@ export async function run({ url, databaseMillis }: FleetRun): Promise<FleetRow[]
   for (const worker of workers) await worker.end();
   const { seconds } = await between();
   const cpu = (databaseMillis() - before) / COMMITS;
-  // A connection reports its calls when it ends, at the latest.
+  // A connection reports its calls at its end at the latest.
   const tries = (await calls()) - callsBefore - CHILDREN;
   await client.end();
   return [

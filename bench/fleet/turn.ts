@@ -1,5 +1,5 @@
-// A whole turn, with harness and provider: CPU of worker and database beside the same turn on SQLite in
-// one process; and what the database wrote for it.
+// Measures a whole turn with the harness and a provider: CPU of the worker and of the database, the bytes that the
+// database writes, and the same turn on SQLite in one process.
 import pg from 'pg';
 import { prepare } from './prepare.ts';
 import { openProduct } from './product.ts';
@@ -25,7 +25,7 @@ async function writtenBy(url: string): Promise<Written> {
   return { log: Number(rows[0]?.log), disk: Number(rows[0]?.disk) };
 }
 
-/** CPU milliseconds of a turn in one process over SQLite, everything on. */
+/** Returns the CPU milliseconds of a turn in one process on SQLite with all features. */
 async function onSqlite(): Promise<number> {
   const product = await openProduct('', [DIRECTIVE]);
   const threads = await product.runtime.threads({});

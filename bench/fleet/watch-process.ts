@@ -1,5 +1,5 @@
-// Watchers in a process of their own: ADDRESS WATCHERS THREADS. Each follows all of the threads. Ends
-// when its input does, and says how late events were and whether one was missing.
+// Runs watchers in their own process: ADDRESS WATCHERS THREADS. Each watcher follows all threads. When the input ends,
+// the process prints the delay of the events and whether one is missing.
 import { openAt } from './holder.ts';
 import { percentile } from './processes.ts';
 import { nowMicros } from './work.ts';
@@ -17,7 +17,7 @@ async function follow(thread: string, signal: AbortSignal): Promise<void> {
     last = seq;
     if (!isCounting) continue;
     events += 1;
-    // Some of them stand for all: the list stays small.
+    // A sample is enough and keeps the list small.
     if (events % 7 === 0 && 'at' in data) late.push((nowMicros() - Number(data['at'])) / 1000);
   }
 }

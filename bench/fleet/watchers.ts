@@ -1,4 +1,4 @@
-// Fifty people who each look at the same 200 threads, while these write 400 events a second.
+// Measures fifty people who each watch the same 200 threads, while these threads write 400 events a second.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { must, openAt } from './holder.ts';
 import { prepare } from './prepare.ts';
@@ -7,7 +7,7 @@ import { atMost, type FleetRow, type FleetRun, told } from './row.ts';
 import { benchThread } from './work.ts';
 
 const [WATCHERS, THREADS, EVENTS_A_SECOND] = [50, 200, 400];
-/** A step writes three events. */
+/** Interval between two steps of a thread. A step writes three events. */
 const STEP_MS = (THREADS * 3 * 1000) / EVENTS_A_SECOND;
 const MEASURE_MS = 15_000;
 

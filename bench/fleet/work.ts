@@ -1,6 +1,6 @@
-// What a thread of the benchmark does: steps of two commits, one that sets the worst case aside and one
-// that settles it, around a model call that takes 5 ms and costs nothing. It parks once, if its inputs
-// say so, until somebody signals; or is signalled while it runs, every so many steps.
+// Implements the work of a thread of the benchmark: steps of two commits, one that reserves the worst case and one that
+// settles it, around a model call that takes 5 ms without CPU. If its inputs say so, the thread parks once until a
+// signal, or gets a signal after every few steps.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { getOwn, type JsonObject } from '@kernmantle/core/base';
 import type { Commit, NewThread, Store } from '../../packages/core/src/store/port.ts';
@@ -8,17 +8,17 @@ import { type Grip, must } from './holder.ts';
 
 export const PROJECT = 'prj_bench';
 export const MODEL_MS = 5;
-/** Long enough to be like an event of the harness. */
+/** Text about as long as the preview of a real event. */
 const PREVIEW = 'the quick brown fox '.repeat(8);
 
-/** Microseconds that all processes of a machine count alike. */
+/** Returns microseconds of a clock that all processes of a machine share. */
 export const nowMicros = (): number => Number(process.hrtime.bigint() / 1000n);
 
 export interface BenchInputs {
   steps: number;
-  /** Parks after so many. */
+  /** Number of steps after which the thread parks. Absent: it does not park. */
   park?: number;
-  /** Signalled after every so many of them. */
+  /** Number of steps between two signals. Absent: no signals. */
   signal?: number;
 }
 
@@ -67,7 +67,7 @@ async function step(
   );
 }
 
-/** Of a thread that was taken; `onStep` is told of every step that is done. */
+/** Performs the work of a taken thread. Calls `onStep` after each step. */
 export async function workOn(
   store: Store,
   grip: Grip,

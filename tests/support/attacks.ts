@@ -1,5 +1,5 @@
-// What the attack tests share: projects that remove themselves, signing as a person would do it (or
-// as a stranger would), and narrow capability tokens.
+// Shared by the attack tests: projects that remove themselves, signatures of a person or of a stranger, and narrow
+// capability tokens.
 import { mkdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type JsonObject, systemClock } from '@kernmantle/core/base';
@@ -12,7 +12,7 @@ import { type Fixture, makeFixture } from './project.ts';
 
 type BlockContent = Parameters<typeof mintToken>[1];
 
-/** Makes projects and removes them together. */
+/** Creates projects and removes all of them together. */
 export function projectYard(): {
   project(files?: Record<string, string>): Fixture;
   clear(): void;
@@ -30,7 +30,7 @@ export function projectYard(): {
   };
 }
 
-/** The user's own key, trusted by the user. */
+/** Signs files with the user's own key, which the user trusts. */
 export function signAsUser(fixture: Fixture, ...files: string[]): void {
   mkdirSync(fixture.home, { recursive: true });
   const key = createKeyFolder(join(fixture.home, 'keys')).signingKey();
@@ -45,7 +45,7 @@ export function signAsUser(fixture: Fixture, ...files: string[]): void {
   }
 }
 
-/** A key of nobody we know. */
+/** Signs files with a key that the user does not trust. */
 export function signAsStranger(fixture: Fixture, ...files: string[]): void {
   const key = generateKeyPair();
   for (const file of files) {
@@ -54,7 +54,7 @@ export function signAsStranger(fixture: Fixture, ...files: string[]): void {
   }
 }
 
-/** The states a link can be put into, by the file that was written for it. */
+/** Functions that put a file into each state of its signature, by the state. */
 export const SIGNATURE_STATES: Readonly<Record<string, (fixture: Fixture, file: string) => void>> =
   {
     unsigned: () => {},
@@ -66,7 +66,7 @@ export const SIGNATURE_STATES: Readonly<Record<string, (fixture: Fixture, file: 
     signed: (fixture, file) => signAsUser(fixture, file),
   };
 
-/** A caller whose every right stands in one token; `core`: as items of the core get it. */
+/** Returns a caller whose permissions are in one token. `core`: the token is that of core items. */
 export function tokenCaller(
   runtime: Runtime,
   block: Partial<BlockContent>,
@@ -105,6 +105,6 @@ export const tool = (
   ...more,
 });
 
-/** A tool file; `rest` is YAML. */
+/** Returns a tool file. `rest` is YAML. */
 export const toolFile = (id: string, rest: string): string =>
   `tool_id: ${id}\ntool_type: test\nversion: "1.0.0"\ndescription: a test\n${rest}\n`;

@@ -1,10 +1,10 @@
-// CPU budget of a unit test file. Only CPU time counts, because the wall time of a busy machine says
-// nothing about a test. Long forms belong into `npm run soak`: see `soak.ts`.
+// Limits the CPU of a unit test file. Only CPU time counts, because the wall time of a busy machine does not depend on
+// the test. Long forms belong in `npm run soak`: see `soak.ts`.
 import { afterAll, expect } from 'vitest';
 import { isSoak } from './soak.ts';
 
 const BUDGET_S = 5;
-/** Machines differ, a busy one is slower, and the first file of a process loads the modules. */
+/** Factor for slower or busy machines, and for the first file of a process, which loads the modules. */
 const MARGIN = 4;
 
 const before = process.cpuUsage();

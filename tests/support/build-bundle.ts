@@ -1,6 +1,5 @@
-// Runs once before the tests that start `km` or another program: puts the modules together into `dist-tests/` when a
-// source is newer.
-// A bundle starts in half of the time. Node keeps compiled code in `dist-tests/compile`.
+// Builds `dist-tests/` once before the tests that start `km` or another program, if a source is newer. A bundle starts
+// in half of the time. Node caches compiled code in `dist-tests/compile`.
 import { buildWhenOlder } from './build-when-older.ts';
 import { PROGRAMS } from './built.ts';
 

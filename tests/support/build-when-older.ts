@@ -7,12 +7,12 @@ import { fileURLToPath } from 'node:url';
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 
 interface Build {
-  /** The folder, from the root of the repository. */
+  /** Path of the folder, relative to the root of the repository. */
   readonly folder: string;
-  /** The file in it that is written last. */
+  /** File in the folder that the build writes last. */
   readonly last: string;
   readonly sources: readonly string[];
-  /** The program that builds. Its arguments are the folder and `args`. */
+  /** Program that builds. Its arguments are the folder and `args`. */
   readonly program: string;
   readonly args?: readonly string[];
   readonly env?: Readonly<Record<string, string>>;
@@ -32,7 +32,7 @@ export function buildWhenOlder({ folder, last, sources, program, args = [], env 
   const file = join(built, last);
   const time = existsSync(file) ? statSync(file).mtimeMs : 0;
   if (sources.every((source) => newest(join(ROOT, source)) < time)) return;
-  // It is built beside the folder and moved: a reader sees the old one or the new one.
+  // The build writes beside the folder and then renames, so a reader gets the old files or the new ones.
   const fresh = `${built}-${process.pid}`;
   mkdirSync(dirname(built), { recursive: true });
   execFileSync(process.execPath, [join(ROOT, program), fresh, ...args], {

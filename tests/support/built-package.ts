@@ -1,4 +1,4 @@
-// The package as it is published, in a folder of its own; the checkout's `dist/` is left alone.
+// Builds the package as published, in its own folder. The `dist/` of the checkout does not change.
 import { execFileSync } from 'node:child_process';
 import {
   copyFileSync,
@@ -21,7 +21,7 @@ export interface BuiltPackage {
   remove(): void;
 }
 
-/** Everything that is installed here but these: as with somebody who did not install them. */
+/** Links all installed modules except these, like an installation without them. */
 function linkModules(dir: string, without: readonly string[]): void {
   const from = join(REPOSITORY, 'node_modules');
   mkdirSync(join(dir, 'node_modules'));
@@ -30,7 +30,7 @@ function linkModules(dir: string, without: readonly string[]): void {
   }
 }
 
-/** With `types`, the declarations are written too; `without` these packages, which are installed here. */
+/** Builds the package. `types` also writes the declarations. `without` names packages that are not linked. */
 export function buildPackage({
   types = false,
   without = [],

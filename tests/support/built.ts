@@ -1,13 +1,13 @@
-// `km` and other programs that tests start run from `dist-tests/`, which `build-bundle.ts` makes.
+// Finds `km` and other programs that tests start. They run from `dist-tests/`, which `build-bundle.ts` builds.
 import { fileURLToPath } from 'node:url';
 
-/** The environment that makes `km` run from there. It also keeps compiled code for every program. */
+/** Environment that runs `km` from there. It also caches the compiled code of every program. */
 export const BUILT = {
   KERNMANTLE_DIST: 'tests',
   NODE_COMPILE_CACHE: fileURLToPath(new URL('../../dist-tests/compile', import.meta.url)),
 } as const;
 
-/** What makes it run from `src/`, with compiled code kept where a user has it. */
+/** Environment that runs `km` from `src/`, with compiled code in the cache of a user. */
 export const FROM_SOURCE = {
   KERNMANTLE_DIST: undefined,
   NODE_COMPILE_CACHE: undefined,
@@ -17,7 +17,7 @@ export const FROM_SOURCE = {
 /** Address of the library for a program that a test writes. */
 export const LIBRARY = new URL('../../dist-tests/index.js', import.meta.url).href;
 
-/** Programs that tests start as processes of their own, by name. */
+/** Programs that tests start as separate processes, by name. */
 export const PROGRAMS = {
   'copy-killed': 'packages/fleet/tests/support/copy-killed.ts',
   'fleet-process': 'tests/support/fleet-process.ts',
@@ -29,7 +29,7 @@ export const PROGRAMS = {
   'thread-process': 'tests/support/thread-process.ts',
 } as const;
 
-/** Returns the words after `node` that start a program of the tests. Its environment needs `BUILT`, as every test has it. */
+/** Returns the arguments of `node` that start a program of the tests. Its environment must contain `BUILT`. */
 export const programWords = (
   name: keyof typeof PROGRAMS,
   ...words: readonly string[]

@@ -1,6 +1,6 @@
 import type { Clock } from '@kernmantle/core/base';
 
-/** The clock of the system, which a test can move on. */
+/** Returns the clock of the system, which a test can advance. */
 export function movedClock(): Clock & { pass(ms: number): void } {
   let moved = 0;
   return {
@@ -14,7 +14,7 @@ export function movedClock(): Clock & { pass(ms: number): void } {
 
 let asked = 0;
 
-/** For tests that write a file and ask at once: every question comes a second after the last one. */
+/** A clock for tests that write a file and read it at once: each call is a second after the last one. */
 export const lateClock: Clock = {
   now: () => Date.now(),
   monotonic: () => performance.now() + 1000 * asked++,

@@ -1,10 +1,10 @@
-// The command line inside this process: the same `main`, its output caught, for the many examples of
-// the pages. Starting a process for each would cost most of the time of all tests.
+// Runs the command line inside this process: the same `main` with its output captured, for the many examples of the
+// documentation. A separate process for each example would take most of the time of all tests.
 import { main } from '../../packages/kernmantle/src/cli/main.ts';
 
 export interface Ran {
   code: number;
-  /** Standard output and standard error, in the order they were written. */
+  /** Standard output and standard error, in the order of the writes. */
   output: string;
 }
 
@@ -13,7 +13,7 @@ interface RanApart extends Ran {
   err: string;
 }
 
-/** Words as a shell would split them: quotes and backslashes, no expansion. */
+/** Splits a line into words like a shell: quotes and backslashes, no expansion. */
 export function splitWords(line: string): string[] {
   const words: string[] = [];
   const parts = /(\s+)|'([^']*)'|"((?:\\.|[^"\\])*)"|\\(.)|([^\s'"\\]+)/gy;
@@ -32,15 +32,15 @@ export function splitWords(line: string): string[] {
 
 type Write = typeof process.stdout.write;
 
-/** Runs `km` with these words and returns what it wrote, both streams together. */
+/** Runs `km` with these words and returns its output, both streams together. */
 export async function runCommand(...given: Parameters<typeof runStreams>): Promise<Ran> {
   const { code, output } = await runStreams(...given);
   return { code, output };
 }
 
 /**
- * Runs `km` with these words and returns each stream alone, too. Folder and environment of this process change
- * meanwhile. Standard input is that of this process: a test about it starts a process.
+ * Runs `km` with these words and also returns each stream alone. The run changes the folder and the environment of this
+ * process. Standard input is that of this process, so a test about it starts a process.
  */
 export async function runStreams(
   words: readonly string[],

@@ -1,4 +1,4 @@
-// Lives and deaths of processes: started on a project, killed or frozen, and what they said until then.
+// Starts processes on a project, kills or freezes them, and reads their output until then.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
@@ -11,7 +11,7 @@ import type { CrashStage } from './crash-project.ts';
 export interface Life {
   child: ChildProcess;
   lines: string[];
-  /** When it has said this many lines that begin so, or is over. */
+  /** Resolves when `count` lines with this start have arrived, or when the process has ended. */
   said(start: string, count?: number): Promise<void>;
   over: Promise<unknown>;
 }
@@ -25,10 +25,10 @@ export async function endLives(): Promise<void> {
   }
 }
 
-/** `diesAt`: a moment at which it ends itself, `part signal 1` for example. */
+/** Starts a process that runs a thread. `diesAt` is the event at which it kills itself, such as `part signal 1`. */
 export const live = (made: CrashStage, diesAt = ''): Life => start(made, 'thread-process', diesAt);
 
-/** One that works on what is queued. */
+/** Starts a process that runs queued threads. */
 export const workOn = (made: CrashStage, diesAt = ''): Life => start(made, 'fleet-process', diesAt);
 
 function start(

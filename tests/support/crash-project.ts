@@ -1,7 +1,6 @@
-// Runs that are killed at any moment: a thread with tools of every effect, hooks that write and that ask,
-// and a call that waits for an approval, which spawns children, one after the other and at the same time,
-// which have tools and a hook of their own. Everything a model asks for follows from what was said, so a
-// request that is sent again gets the same answer.
+// Defines runs that tests kill at any moment: a thread with tools of every effect, hooks that write and that ask, and a
+// call that needs approval. The thread spawns children one after the other and in parallel, which have tools and a hook
+// of their own. Each reply of the model depends only on the conversation, so a repeated request gets the same reply.
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type Json, type JsonObject, plainText } from '@kernmantle/core/base';
@@ -19,7 +18,7 @@ export interface CrashStage {
   provider: ScriptedProvider;
 }
 
-/** One tool of each effect; `run` is told its name, for what it is called, and the key of the call. */
+/** Returns one tool of each effect. `run` gets its name, the place of the call and the key of the call. */
 export const probeTools = (
   run: (name: string, at: string, key: string) => Json | Promise<Json>,
 ): ProgramTool[] =>
@@ -39,14 +38,14 @@ export const probeTools = (
 
 const TOOLS = ['look', 'put', 'write'] as const;
 const PROBES = TOOLS.map((name) => `<execute resource="tool" id="probe/${name}"/>`).join('');
-/** Hooks give answers. */
+/** Directives of hooks, which return outputs. */
 const OUTPUTS: ReadonlySet<string> = new Set(['judge', 'scribe', 'asker']);
 const LIMITS =
   '<turns>100</turns><tool_calls>300</tool_calls><tokens>100000000</tokens><spend currency="USD">100</spend><spawns>20</spawns>';
 const HOOK =
   '<hooks><hook><when>event.name == "before_step" and event.tool == "probe/write"</when><directive>judge</directive></hook></hooks>';
 
-/** Of the lead: one writes after each `put`, one asks before one of the looks, and one write waits for a person. */
+/** Hooks of the lead: one writes after each `put`, one asks before a `look`, and one write needs a person. */
 const LEAD_HOOKS = `<hooks>
 <hook><when>event.name == "after_step" and event.tool == "probe/put"</when><directive>scribe</directive><inputs><tag>\${event.result.done}</tag></inputs></hook>
 <hook><when>event.name == "before_step" and event.tool == "probe/look" and "-2" in event.arguments.parameters.at</when><directive>asker</directive></hook>
@@ -100,7 +99,7 @@ const spawn = (tag: string, waitMs: number) =>
     wait_ms: waitMs,
   });
 
-/** What it was told about its children in the last results. */
+/** Returns the children that the last results name. */
 const childrenIn = ({ body }: ScriptedRequest): string[] => {
   const { messages } = body as { messages: Json[] };
   const text = JSON.stringify(messages.at(-1));
@@ -121,21 +120,21 @@ const LEAD: readonly ((tag: string, request: ScriptedRequest) => ScriptedReply)[
       }),
     ],
   }),
-  // Nobody waits for this one: its parent does when it ends.
+  // No call waits for this child. The parent waits for it at its end.
   (tag) => ({ tool_calls: [spawn(`${tag}-d`, 0), ...probes(`${tag}-3`)] }),
   () => ({ text: 'all done' }),
 ];
 const PART_TURNS = 2;
 
 const USAGE = { input_tokens: 100, output_tokens: 10 };
-/** What each answer costs, as the provider says. */
+/** Tokens of each reply, as the provider reports them. */
 export const TOKENS = 110;
 
 function reply(request: ScriptedRequest): ScriptedReply {
   const text = JSON.stringify(request.body);
   const name = /run directive (\w+)/.exec(text)?.[1] ?? '';
   const tag = /"parameters":\{"tag":"([\w-]+)"/.exec(text)?.[1] ?? '';
-  // The first assistant message is the one the harness wrote.
+  // The harness wrote the first assistant message.
   const turn = request.assistant_messages - 1;
   const goesOn = { text: '{"action":"continue"}', usage: USAGE };
   if (name === 'judge' || (name === 'scribe' && turn > 0)) return goesOn;
@@ -151,7 +150,7 @@ function reply(request: ScriptedRequest): ScriptedReply {
   return { ...(LEAD[turn]?.(tag, request) ?? { text: 'too far' }), usage: USAGE };
 }
 
-/** `asks`: the lead has hooks that write and ask, and a call that waits for a person. */
+/** Creates the project. `asks`: the lead has hooks that write and ask, and a call that needs approval. */
 export async function crashStage({ asks = false } = {}): Promise<CrashStage> {
   const provider = await startScriptedProvider(reply);
   if (!provider.ok) throw new Error(provider.error.detail.message);
@@ -162,21 +161,21 @@ export async function crashStage({ asks = false } = {}): Promise<CrashStage> {
 }
 
 const PARTS = ['a', 'b', 'c', 'd'];
-/** What one whole run comes to. */
+/** Effects of one whole run. */
 export const EXPECTED = {
   lead: { turns: LEAD.length, tool_calls: 4 * TOOLS.length + PARTS.length + 1 },
   part: { turns: PART_TURNS + 1, tool_calls: PART_TURNS * TOOLS.length },
   children: PARTS.length,
-  /** Every place at which each of the tools is called. */
+  /** Returns every place at which each tool is called. */
   places: (tag: string): string[] => [
     ...[0, 1, 2, 3].map((n) => `${tag}-${n}`),
     ...PARTS.flatMap((part) => [0, 1].map((n) => `${tag}-${part}-${n}`)),
   ],
-  /** Where a hook writes besides. */
+  /** Returns the additional places at which a hook writes. */
   hooked: (tag: string): string[] => [0, 1, 2, 3].map((n) => `h-${tag}-${n}`),
 } as const;
 
-/** What a tool left behind: one line for every time it ran. */
+/** Returns one line for each run of a tool. */
 export const linesOf = ({ fixture }: CrashStage, name: string): string[] => {
   const file = join(fixture.root, `${name}.log`);
   return existsSync(file) ? readFileSync(file, 'utf8').trim().split('\n') : [];

@@ -1,4 +1,4 @@
-// A small library of other items for tests of directives: hand-written, with the real port types.
+// Creates a small library of other items for tests of directives: hand-written, with the real port types.
 import { fail, ok } from '@kernmantle/core/base';
 import { type CapabilityInfo, createCapabilityCatalog } from '@kernmantle/core/trust';
 import type {

@@ -1,5 +1,5 @@
-// Reads a page of the documentation as what a reader would do with it: write the files it shows, type
-// the commands, compare what comes out.
+// Follows a page of the documentation like a reader: it writes the files that the page shows, runs its commands and
+// compares their output.
 import { execFileSync, spawnSync } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -13,7 +13,7 @@ import { pollMs } from './soak.ts';
 export interface Block {
   kind: string;
   text: string;
-  /** The file the sentence before the block names: "… `.ai/tools/a.yaml`:". */
+  /** File that the sentence before the block names: "… `.ai/tools/a.yaml`:". */
   file?: string;
 }
 
@@ -29,11 +29,11 @@ export function blocksOf(page: string): Block[] {
 
 interface Step {
   command: string;
-  /** What the page shows; undefined when it shows nothing. */
+  /** Output that the page shows. Undefined if it shows none. */
   shown?: string;
 }
 
-/** Commands after `$ ` with what stands below each; in a block without `$ ` every line is one. */
+/** Returns the commands after `$ ` with the output below each. In a block without `$ `, every line is a command. */
 export function stepsOf({ text }: Block): Step[] {
   const lines = text.trimEnd().split('\n');
   if (!lines.some((line) => line.startsWith('$ '))) {
@@ -48,7 +48,7 @@ export function stepsOf({ text }: Block): Step[] {
   return steps;
 }
 
-/** Spaces do not count, and `…` stands for anything. */
+/** True if the output equals the page. Spaces are ignored, and `…` matches any text. */
 export function matches(shown: string, output: string): boolean {
   const dense = (text: string): string => text.replace(/\s+/g, '');
   const parts = dense(shown).split('…');
@@ -59,11 +59,11 @@ export function matches(shown: string, output: string): boolean {
 const isFailure = (shown: string): boolean =>
   /^error: |"ok": ?false|"severity":"error"/m.test(shown);
 
-/** What runs in the background has said something before the next command is typed. */
+/** Adds a wait for the first output of a background process before the next command. */
 const inBackground = (command: string): string =>
   `${command} > .said 2>&1 & echo $! >> .pids; until [ -s .said ]; do sleep 0.05; done`;
 
-/** A command that is not ours; `$?` is what the one before it answered. */
+/** Runs a command of the shell. `$?` is the exit code of the command before it. */
 function runShell(command: string, last: number, { root, env }: Fixture): Ran {
   const [, name, value] = /^export (\w+)=(\S+)$/.exec(command) ?? [];
   if (name !== undefined) env[name] = value;
@@ -73,7 +73,7 @@ function runShell(command: string, last: number, { root, env }: Fixture): Ran {
   return { code: done.status ?? 1, output: done.stdout };
 }
 
-/** Does what one block says; an example that does not come out as shown fails the test. */
+/** Runs one block. Fails if an example has another output than the page shows. */
 export async function runSteps(block: Block, fixture: Fixture): Promise<void> {
   let last = 0;
   const steps = stepsOf(block);
@@ -92,7 +92,7 @@ export async function runSteps(block: Block, fixture: Fixture): Promise<void> {
   }
 }
 
-/** A module of a page in a process of its own; what it prints comes back. */
+/** Runs a module of a page in its own process and returns its output. */
 export function runModule(
   text: string,
   { root, env, write }: Fixture,
@@ -102,7 +102,7 @@ export function runModule(
   return execFileSync(process.execPath, [file], { cwd: root, env: { ...env }, encoding: 'utf8' });
 }
 
-/** Nobody may have asked how an orphan ended: such a one is gone all the same. */
+/** True if the process exists. A zombie, whose exit code was not read, counts as ended. */
 function isThere(pid: number): boolean {
   try {
     process.kill(pid, 0);
@@ -112,7 +112,7 @@ function isThere(pid: number): boolean {
   }
 }
 
-/** What ends may still write: the project is removed when it is gone. */
+/** Ends background processes and waits for them, because they can still write into the project. */
 export async function stopBackground({ root }: Fixture): Promise<void> {
   const file = join(root, '.pids');
   if (!existsSync(file)) return;
@@ -132,7 +132,7 @@ async function followBlocks(text: string, fixture: Fixture): Promise<void> {
   }
 }
 
-/** Everything on a page in order, in a fresh project: files are written, commands run. */
+/** Follows a whole page in a new project: writes its files and runs its commands in order. */
 export async function followPage(
   page: string,
   change: (text: string) => string = (text) => text,

@@ -8,13 +8,13 @@ import { BaseSequencer, type Reporter, type TestModule, type TestSpecification }
 const FILE = 'tests/durations.json';
 const readDurations = (): Record<string, number> => JSON.parse(readFileSync(FILE, 'utf8'));
 
-/** Writes how long each file took, its imports included, and drops rows of files that are gone. */
+/** Writes the duration of each file, its imports included, and drops rows of deleted files. */
 export default class DurationReporter implements Reporter {
   onTestRunEnd(modules: readonly TestModule[]): void {
     const durations = readDurations();
     for (const module of modules) {
       const { collectDuration, duration } = module.diagnostic();
-      // A tenth of a second is exact enough, and the next run changes fewer rows.
+      // Tenths of a second are exact enough, and the next run changes fewer rows.
       durations[module.relativeModuleId] = Math.round((collectDuration + duration) / 100) * 100;
     }
     const rows = Object.entries(durations).filter(([path]) => existsSync(path));
@@ -24,7 +24,7 @@ export default class DurationReporter implements Reporter {
 }
 
 /**
- * The longest file runs first, so that none runs alone at the end. A file without a row counts as the
+ * Runs the longest file first, so that it does not run alone at the end. A file without a row counts as the
  * longest. Files of a project stay together, because a worker that changes the project starts a new
  * process and loads all modules again. The project with the shortest longest file comes last.
  */

@@ -1,4 +1,4 @@
-// A replay must be the same. The message of a failed assertion holds the first event that differs.
+// Checks that a replay is the same. The message of a failed assertion contains the first event that differs.
 import { getOwn } from '@kernmantle/core/base';
 import type { ReplayReport } from '@kernmantle/core/harness';
 import { expect } from 'vitest';

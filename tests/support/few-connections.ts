@@ -1,5 +1,5 @@
-// For tests: a process that may open no more than a few connections, and wants many at once. Says how
-// many of its calls came back well, and why the first other one did not.
+// Runs a process with a limit of a few connections that opens many at once. It prints the number of successful calls
+// and the reason of the first failed one.
 import { closeSync, openSync } from 'node:fs';
 import { ok, systemClock } from '@kernmantle/core/base';
 import { createHttpPrimitive } from '../../packages/core/src/kernel/http/http-client.ts';
@@ -20,7 +20,7 @@ const call = (): PrimitiveCall => ({
   secrets: [],
 });
 
-// Whatever is loaded on demand is there before there is no more room.
+// All modules are loaded before the limit is reached.
 await http.run(call());
 const files: number[] = [];
 try {

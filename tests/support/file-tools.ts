@@ -1,4 +1,4 @@
-// For tests: calls of the file functions in a project of their own.
+// Calls the file functions in a test project.
 import type { JsonObject, Outcome } from '@kernmantle/core/base';
 import { fileFunctions } from '../../packages/core/src/kernel/file-tools/file-tools.ts';
 import type {

@@ -1,5 +1,5 @@
-// A process that works on what is queued, for tests with several of them: takes, goes on, and hands over when
-// it is told to go. Says every recorded event at once, so that a kill shows what was acknowledged.
+// Runs a process that takes queued threads, for tests with several of them: it takes and resumes threads and requeues
+// them on a signal. It prints every recorded event at once, so that a test knows what was committed before a kill.
 import { appendFileSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -13,7 +13,7 @@ const [root = ''] = process.argv.slice(2);
 const say = (text: string): void => void writeSync(1, `${text}\n`);
 const die = (): boolean => process.kill(process.pid, 'SIGKILL');
 
-/** Leaves a line for every time it ran, in the middle of its work: for what, and under which key. */
+/** Writes a line for every run of a tool, in the middle of its work: the place and the key of the call. */
 const tools = probeTools(async (name, at, key) => {
   say(`tool ${name} ${at}`);
   await sleep(5);
@@ -25,7 +25,7 @@ const tools = probeTools(async (name, at, key) => {
 const opened = await createRuntime({ project: root, tools, extensions: EXTENSIONS });
 if (!opened.ok) throw new Error(opened.error.detail.message);
 const runtime = opened.output;
-/** `take`: with the first that it takes; `part signal 1`: with the first `signal` of a thread of that name. */
+/** `take`: dies with the first thread that it takes. `part signal 1`: dies with the first `signal` of that thread. */
 const moment = process.env.DIES_AT ?? '';
 const [who = '', what = '', which = ''] = moment.split(' ');
 let seen = 0;

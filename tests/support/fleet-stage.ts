@@ -1,5 +1,5 @@
-// Threads that one process queues and another takes, over any store: two runtimes of one project, and a
-// worker that is nothing but `take` and `goOnWith`.
+// Creates threads that one process queues and another takes, over any store: two runtimes of one project, and a worker
+// that only calls `take` and `resumeLeased`.
 import { type Outcome, systemClock } from '@kernmantle/core/base';
 import type { RuntimeOptions, Threads } from '@kernmantle/core/runtime';
 import type { LeasedThread, StoredEvent } from '@kernmantle/core/store';
@@ -12,11 +12,11 @@ type ThreadResult = Extract<Awaited<ReturnType<Threads['resumeLeased']>>, { ok: 
 
 export interface TestWorker {
   threads: Threads;
-  /** Of this project, as soon as there is one. */
+  /** Takes a thread of this project as soon as one is queued. */
   take(): Promise<{ held: LeasedThread; since: number }>;
-  /** Takes one and goes on with it until it rests or ends. */
+  /** Takes a thread and resumes it until it is parked or ends. */
   work(): Promise<ThreadResult>;
-  /** What there is at once. */
+  /** Takes the threads that are queued now. */
   takeNow(): Promise<LeasedThread[]>;
 }
 
@@ -28,26 +28,26 @@ export const got = <T>(outcome: Outcome<T>): T => {
 const PROJECT = 'prj_ofthreadsoftests0000000a';
 let workers = 0;
 
-/** Where registries are on a server: each project has a place of its own. */
+/** Creates a separate place for each project, for registries on a server. */
 interface ServerPlaces {
   make(): Promise<string>;
-  /** By the folder of the project. */
+  /** Addresses by the folder of the project. */
   readonly places: Map<string, string>;
 }
 
 let server: ServerPlaces | undefined;
 
-/** From here on; for a file that runs these tests over a server. */
+/** Runs all following tests of a file over a server. */
 export function onServer(make: ServerPlaces['make']): void {
   server = { make, places: new Map() };
 }
 
 export const isOnServer = (): boolean => server !== undefined;
 
-/** May a test give the registry a clock of its own? */
+/** True if a test can set the clock of the registry. */
 export const hasOwnClock = (): boolean => server === undefined && !isLate;
 
-/** A process of its own in all but name: its own registry, its own threads, its own name in leases. */
+/** Opens a worker that acts like a separate process: its own registry, threads and name in leases. */
 export async function openWorker(
   { fixture }: Pick<Stage, 'fixture'>,
   options: Partial<RuntimeOptions> = {},
@@ -83,7 +83,7 @@ export interface FleetStage extends Stage {
   queue(name: string, more?: Partial<Parameters<Threads['enqueue']>[0]>): Promise<string>;
 }
 
-/** Whoever asks for a run: nothing of it runs there. */
+/** Opens the process that queues threads. It runs none of them. */
 export async function openFleetStage(
   files: Record<string, string>,
   play: Play,
@@ -107,6 +107,6 @@ export const eventsOf = async (
   id: string,
 ): Promise<StoredEvent[]> => got(await threads.store.read(id));
 
-/** How it went from one state to the next. */
+/** Returns the changes of status in order. */
 export const statesIn = (events: readonly StoredEvent[]): unknown[] =>
   events.filter(({ type }) => type === 'status').map(({ data }) => data.status);

@@ -1,4 +1,4 @@
-// What a program, a module or a server may say of its own failure to look like a fault of the runtime.
+// Lists fields and codes with which a program, a module or a server can imitate a fault of the runtime.
 import type { JsonObject } from '@kernmantle/core/base';
 
 /** Fields that faults of the runtime have. */
@@ -22,7 +22,7 @@ export const FIELDS: JsonObject = {
   place: 'x',
 };
 
-/** One that is nobody's, and codes by which the runtime decides something. */
+/** Codes: one that does not exist, and codes that cause decisions of the runtime. */
 export const CODES = [
   'some_code',
   'config_invalid',

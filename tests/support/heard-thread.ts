@@ -1,4 +1,4 @@
-// A thread as far as origins look at it: what it was told, and nothing that anybody allowed.
+// Creates a thread as the origins of values see it: its messages, without any approval.
 import { fail, type Json, ok } from '@kernmantle/core/base';
 import { type Descriptor, describe, type ResultFacts } from '@kernmantle/core/flow';
 import { Conversation } from '../../packages/core/src/harness/thread/conversation.ts';
@@ -12,7 +12,7 @@ export interface ToldResult {
 
 const STRANGER = describe({ labels: ['untrusted'] });
 
-/** Told in this order; then it reads what a stranger wrote. */
+/** Returns a thread that received these texts in order and then read an untrusted text. */
 export function heardThread(
   texts: readonly string[],
   results: readonly ToldResult[],
@@ -22,7 +22,7 @@ export function heardThread(
   for (const text of texts) conversation.user(text, describe({ taint: ['src:user'] }));
   for (const [index, { content, marks = describe({}), facts }] of results.entries()) {
     const id = `call_${index}`;
-    // No tool: what is said of it is what its facts say.
+    // There is no such tool, so the marks are those of its facts.
     conversation.assistant([{ type: 'tool_call', id, name: 'search', arguments: {} }]);
     conversation.result(id, { content, marks, isError: false, facts });
   }

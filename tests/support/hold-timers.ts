@@ -1,8 +1,8 @@
 import { onTestFinished, vi } from 'vitest';
 
 /**
- * Lets a test end a deadline when it wants to: the function that is returned makes so many milliseconds pass at once
- * for `setTimeout`. Until then timers run as usual. Call it first, so that all timers of the test are held.
+ * Lets a test end a deadline: the returned function advances `setTimeout` by this number of milliseconds at once. Until
+ * then timers run as usual. Call it first, so that all timers of the test are included.
  */
 export function holdTimers(): (ms: number) => void {
   vi.useFakeTimers({

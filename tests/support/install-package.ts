@@ -1,4 +1,4 @@
-// Stands for `npm install NAME` in an example of a page: copies a package of ours with all that it needs.
+// Replaces `npm install NAME` in an example of a page: copies a package of this repository with its dependencies.
 import { cpSync, existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';

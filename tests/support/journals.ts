@@ -1,4 +1,4 @@
-// Journals for property tests: generated events, generated journals, and journals that end-to-end tests wrote.
+// Provides journals for property tests: generated events, generated journals, and journals of end-to-end tests.
 import { globSync, readFileSync } from 'node:fs';
 import type { Json, JsonObject } from '@kernmantle/core/base';
 import {
@@ -230,7 +230,7 @@ export const arbitraryEvent: fc.Arbitrary<JournalEvent> = fc.oneof(
   ...EVENT_TYPES.map((type) => DATA[type].map((data) => ({ type, data }) as JournalEvent)),
 );
 
-/** The event with `more` behind each text that may be any text. White space becomes a space. */
+/** Appends `more` to each text of the event that allows any text. White space becomes a space. */
 export function longTexts({ type, data }: JournalEvent, more: string): JournalEvent {
   const written = JSON.stringify(data);
   const texts = new Set<unknown>();
@@ -241,7 +241,7 @@ export function longTexts({ type, data }: JournalEvent, more: string): JournalEv
     ) as JsonObject;
   const isOdd = (): boolean =>
     !decode({ thread: 't', seq: 1, ts: 1, turn: 0, type, data: lengthened() }).ok;
-  // A text that may only be one of some words stays. They are few, so the others are tried together.
+  // A text with a fixed set of values stays. There are few of them, so the others are tried together.
   const all = [...texts];
   if (isOdd()) texts.clear();
   for (const one of texts.size === 0 ? all : []) {
@@ -251,7 +251,7 @@ export function longTexts({ type, data }: JournalEvent, more: string): JournalEv
   return { type, data: lengthened() } as JournalEvent;
 }
 
-/** Journals that `npm run journals` wrote, by the name of their file. */
+/** Returns the journals that `npm run journals` wrote, by the name of their file. */
 export const recordedJournals = (): Map<string, Recorded[]> =>
   new Map(
     globSync('tests/journals/*.jsonl').map((file) => {
@@ -271,12 +271,12 @@ const USAGE = {
   estimated: false,
 };
 
-/** A call of the journal that is being made. `asks`: a person has not answered yet. */
+/** A call of the journal that is generated. `asks`: its approval request is pending. */
 interface MadeCall {
   readonly id: string;
   readonly tool: string;
   state: 'requested' | 'begun' | 'asks' | 'child';
-  /** The thread that the call spawned. */
+  /** Thread that the call spawned. Absent: none. */
   child?: string;
 }
 
@@ -435,7 +435,7 @@ class JournalMaker {
     this.#add({ type: 'hook', data: { ...data, ...(n % 3 === 0 && { limits }) } });
   }
 
-  /** A person resumes the thread with another limit, or a hook restarts it. */
+  /** Resumes the thread with another limit, or restarts it by a hook. */
   #resume(n: number): void {
     if (n % 2 === 0) {
       const limits = { turns: { value: n, from: 'resume' } };
@@ -446,7 +446,7 @@ class JournalMaker {
     this.#add({ type: 'retry', data: { attempt: n } });
   }
 
-  /** The process is lost. The next one makes open calls again, or ends them. */
+  /** Ends the process. The next one repeats open calls, or ends them. */
   #crash(n: number): void {
     const lost = { status: 'interrupted', cause: 'process_lost', reason: 'lost' } as const;
     this.#add({ type: 'status', data: lost });
@@ -495,7 +495,7 @@ class JournalMaker {
   }
 }
 
-/** Kinds of moves. Turns, intents and results are made more often than others. */
+/** Kinds of moves. Turns, intents and results occur more often than others. */
 const MOVES = [0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 3, 4, 4, 5, 6, 7, 8, 9];
 
 const moves = fc.array(fc.tuple(fc.constantFrom(...MOVES), fc.nat(99)), {
@@ -503,7 +503,7 @@ const moves = fc.array(fc.tuple(fc.constantFrom(...MOVES), fc.nat(99)), {
   size: 'max',
 });
 
-/** Valid journals of one thread. A journal can end at any point. */
+/** Generates valid journals of one thread. A journal can end at any point. */
 export const arbitraryJournal: fc.Arbitrary<Recorded[]> = fc
   .tuple(moves, fc.option(fc.integer({ min: 1, max: 200 }), { nil: undefined }))
   .map(([made, end]) => {

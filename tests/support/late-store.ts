@@ -1,5 +1,5 @@
-// Stores whose answers come late and overtake each other, for code that must not rely on an immediate
-// answer. `KERNMANTLE_LATE_STORE` is the seed of the delays for a whole run of the thread suites.
+// Delays and reorders the answers of a store, for code that must not depend on an immediate answer.
+// `KERNMANTLE_LATE_STORE` is the seed of the delays for a whole run of the thread suites.
 import { isObject, ok, type RandomBytes } from '@kernmantle/core/base';
 import type { RuntimeOptions } from '@kernmantle/core/runtime';
 import { openSqliteStore, type SqliteOptions, type Store } from '@kernmantle/core/store';
@@ -7,14 +7,14 @@ import { must } from './registry.ts';
 
 /** Each call waits for 0 to 3 turns of the event loop before it is sent, and again before its answer. */
 const MAX_TURNS = 3;
-/** These return at once: an iterable, or a function that ends it. */
+/** Methods that return at once: an iterable, or a function that ends it. */
 export const DIRECT: ReadonlySet<PropertyKey> = new Set(['watch', 'changes', 'onSignal']);
-/** Calls of these about one thread keep their order. */
+/** Methods whose calls about one thread keep their order. */
 const ORDERED: ReadonlySet<PropertyKey> = new Set(['commit', 'claim', 'release', 'signal']);
 
 const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
-/** A small seeded source: the same seed gives the same delays. */
+/** Returns a small random source. The same seed gives the same delays. */
 function seededRandom(seed: number): RandomBytes {
   let state = seed >>> 0 || 1;
   return (count) =>
@@ -32,7 +32,7 @@ function threadOf(name: PropertyKey, [first]: readonly unknown[]): string | unde
   return typeof thread === 'string' ? thread : undefined;
 }
 
-/** The same store with other delays for each seed. */
+/** Returns the store with delays that depend on the seed. */
 export function delayAnswers(store: Store, seed: number): Store {
   const random = seededRandom(seed);
   const last = new Map<string, Promise<unknown>>();
@@ -60,7 +60,7 @@ export function delayAnswers(store: Store, seed: number): Store {
     return answer;
   }
 
-  /** Sends what was asked for so far, and nothing else before the store is closed. */
+  /** Sends all earlier calls and then closes the store. */
   async function close(): Promise<void> {
     await Promise.all(unsent);
     await store.close();
@@ -77,7 +77,7 @@ export function delayAnswers(store: Store, seed: number): Store {
   });
 }
 
-/** A store in memory. With a seed, its answers come late. */
+/** Opens a store in memory. With a seed, its answers are delayed. */
 export async function openMemoryStore(
   options: Pick<SqliteOptions, 'clock' | 'isGone'>,
   seed?: number,
@@ -88,10 +88,10 @@ export async function openMemoryStore(
 
 const ofRun = process.env.KERNMANTLE_LATE_STORE;
 
-/** For tests that need an immediate answer or other processes. */
+/** True if answers are delayed. Tests that need an immediate answer or other processes are skipped then. */
 export const isLate = ofRun !== undefined;
 
-/** Nothing, unless this run is one over late answers. */
+/** Returns the delayed store if this run delays answers, otherwise nothing. */
 export function lateStore(): Pick<RuntimeOptions, 'openStore'> {
   if (ofRun === undefined) return {};
   let opened = 0;

@@ -1,5 +1,5 @@
-// Runs once around all tests: they get a temporary folder of their own, and whoever leaves a file in
-// it, or a process that was started from it, fails the run.
+// Runs once around all tests: sets a temporary folder for them. A test that leaves a file in it, or a process that was
+// started from it, fails the run.
 import { spawnSync } from 'node:child_process';
 import {
   chmodSync,
@@ -23,11 +23,11 @@ const readProc = (read: () => string): string => {
   try {
     return read();
   } catch {
-    return ''; // gone meanwhile, or not ours to look at
+    return ''; // The process has ended, or belongs to another user.
   }
 };
 
-/** Processes that were started from, or work in, the folder. Linux only. */
+/** Returns processes that were started from the folder or work in it. Linux only. */
 function processesIn(folder: string): string[] {
   if (process.platform !== 'linux') return [];
   return readdirSync('/proc')
@@ -40,7 +40,7 @@ function processesIn(folder: string): string[] {
     });
 }
 
-/** Files in a folder, or the file itself; compiled code aside. */
+/** Returns the files in a folder, or the file itself, without compiled code. */
 function filesIn(path: string): string[] {
   try {
     return readdirSync(path, { recursive: true, withFileTypes: true })
@@ -48,13 +48,13 @@ function filesIn(path: string): string[] {
       .map((entry) => relative(path, join(entry.parentPath, entry.name)))
       .filter((name) => !name.startsWith('.cache/'));
   } catch {
-    return ['']; // no folder, or not ours to look at
+    return ['']; // The folder is missing, or belongs to another user.
   }
 }
 
 /**
- * A command writes what it compiled when it ends, also one that a test ended and whose home it removed
- * meanwhile: such a home has come back without any file of its own.
+ * A command writes its compiled code when it ends, even if a test has ended it and removed its home. The home then
+ * exists again, without any other file.
  */
 const isCompiledOnly = (path: string): boolean =>
   existsSync(join(path, '.cache')) && filesIn(path).length === 0;
@@ -62,7 +62,7 @@ const isCompiledOnly = (path: string): boolean =>
 const MEMORY = '/dev/shm';
 const ENOUGH_BYTES = 4 * 1024 ** 3;
 
-/** In memory where that is large and can hold programs: tests make and remove thousands of folders. */
+/** Creates the folder in memory if that is large and executable, because tests create thousands of folders. */
 function makeFolder(): string {
   const made = (parent: string): string => realpathSync(mkdtempSync(join(parent, 'km-tests-')));
   try {
@@ -76,7 +76,7 @@ function makeFolder(): string {
     if (status === 0) return folder;
     rmSync(folder, { recursive: true });
   } catch {
-    // No such place here.
+    // This folder does not exist here.
   }
   return made(tmpdir());
 }
@@ -85,7 +85,7 @@ export default function setup(): () => Promise<void> {
   const before = process.env.TMPDIR;
   const folder = makeFolder();
   process.env.TMPDIR = folder;
-  // A database server that is started as another user has to find its own folder in it.
+  // A database server of another user must be able to enter the folder.
   chmodSync(folder, 0o711);
   const left = (): string[] => [
     ...readdirSync(folder)
@@ -94,7 +94,7 @@ export default function setup(): () => Promise<void> {
     ...processesIn(folder),
   ];
   return async () => {
-    // A killed child needs a moment to be gone.
+    // A killed child needs a moment to end.
     for (const end = Date.now() + GRACE_MS; left().length > 0 && Date.now() < end; ) {
       await new Promise((resolve) => setTimeout(resolve, 50));
     }

@@ -1,4 +1,4 @@
-// A throw-away project for tests: files in, a library over them out.
+// Creates a temporary project for tests: files in, a library over them out.
 import { mkdirSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
@@ -8,7 +8,7 @@ import { createLibrary, type Library } from '../../packages/core/src/items/libra
 import { lateClock } from './clock.ts';
 
 export interface Fixture {
-  /** `project`, `user`, `bundle` below it are roots; `project/.ai`, `user/.ai`, `bundle`. */
+  /** Folder of the roots `project`, `user` and `bundle`. Their items are in `project/.ai`, `user/.ai` and `bundle`. */
   base: string;
   library: Library;
   put: (path: string, text: string) => string;

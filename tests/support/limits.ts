@@ -1,4 +1,4 @@
-// Limits for tests, made the way a thread's are.
+// Creates limits for tests in the same way as those of a thread.
 import type { JsonObject } from '@kernmantle/core/base';
 import type { DirectiveLimits } from '@kernmantle/core/items';
 import type { Price } from '@kernmantle/core/llm';
@@ -25,7 +25,7 @@ export const SHIPPED: { source: 'bundle'; value: JsonObject } = {
 type Directive = Parameters<typeof directiveLimits>[2];
 type More = NonNullable<Parameters<typeof directiveLimits>[3]>;
 
-/** The limits of a directive whose project has these layers of `limits.yaml`. */
+/** Returns the limits of a directive whose project has these layers of `limits.yaml`. */
 export function effectiveLimits(
   sources: {
     declared: Directive['limits'];

@@ -1,5 +1,4 @@
-// A real client of the language server: the protocol library of editors, over the streams of a real
-// process.
+// Runs a real client of the language server: the protocol library of editors, over the streams of a process.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath, pathToFileURL } from 'node:url';
@@ -22,17 +21,17 @@ export interface Editor {
   readonly connection: ProtocolConnection;
   readonly process: ChildProcess;
   readonly capabilities: Record<string, unknown>;
-  /** Opens a text as a file of the project; gives what is wrong with it. */
+  /** Opens a text as a file of the project. Returns its diagnostics. */
   open(file: string, text: string): Promise<Diagnostic[]>;
-  /** Replaces the first `from` of an open text; gives what is wrong now. */
+  /** Replaces the first `from` of an open text. Returns the new diagnostics. */
   edit(file: string, from: string, to: string): Promise<Diagnostic[]>;
-  /** In `file`, at the `|` that is put after the first `before`. */
+  /** Returns the hover text of `file` at the `|` after the first `before`. */
   hover(file: string, before: string): Promise<string | undefined>;
   complete(file: string, before: string): Promise<string[]>;
-  /** `file:line:column` and the text there, counted from 1. */
+  /** Returns `file:line:column` and the text there, counted from 1. */
   definition(file: string, before: string): Promise<string | undefined>;
   uri(file: string): string;
-  /** The exit code after `shutdown` and `exit`. */
+  /** Sends `shutdown` and `exit`. Returns the exit code. */
   close(): Promise<number | null>;
 }
 

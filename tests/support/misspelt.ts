@@ -1,4 +1,4 @@
-// Words that are nearly members of a set: what a slip of the keyboard makes of them.
+// Generates words that differ from a member of a set by one typing mistake.
 import * as fc from 'fast-check';
 
 /** One character added, removed or changed. */

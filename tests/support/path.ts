@@ -1,4 +1,4 @@
-// Where tests find the programs that they start.
+// Finds the programs that tests start.
 import { existsSync } from 'node:fs';
 import { delimiter, dirname, join } from 'node:path';
 

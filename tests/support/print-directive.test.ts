@@ -8,7 +8,7 @@ import { runs } from './soak.ts';
 const word = fc
   .stringMatching(/^[a-z][a-z0-9_]{0,8}$/)
   .filter((text) => !/^(text|when|script)$/.test(text));
-/** One line as a person writes it: no blanks around it, no control characters. */
+/** Generates one line as a person writes it: no blanks around it, no control characters. */
 const line = fc
   .string({
     unit: fc.constantFrom(...'abc XYZ 012 <>&"\'`{}$|.,:;#-[]()*!?%@\\/äß→'.split(''), '😀'),
@@ -20,7 +20,7 @@ const prose = fc.array(line, { minLength: 1, maxLength: 3 }).map((lines) => line
 const maybe = <T>(arbitrary: fc.Arbitrary<T>) => fc.option(arbitrary, { nil: undefined });
 const count = fc.nat({ max: 1e9 });
 
-/** Data that both forms can write: text at the leaves, no empty objects, lists of two and more. */
+/** Generates data that both forms can express: text at the leaves, no empty objects, lists of two or more. */
 const free = fc.letrec<{ value: unknown }>((tie) => ({
   value: fc.oneof(
     { maxDepth: 2 },

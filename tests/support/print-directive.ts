@@ -1,4 +1,4 @@
-// Prints a directive. Reading what was printed gives the same directive again, in both forms.
+// Prints a directive in both forms. A parser reads the same directive from the printed text.
 import { formatYaml, isObject, type Json, type JsonObject } from '@kernmantle/core/base';
 import type { Permissions } from '@kernmantle/core/trust';
 import { compact } from '../../packages/core/src/base/read-shape.ts';
@@ -36,7 +36,7 @@ function printNode(node: Node, indent: string): string {
     return [`${indent}${opener(node)}>`, ...inner, `${indent}</${tag}>`].join('\n');
   }
   if (text === undefined) return `${indent}${opener(node)} />`;
-  // Raw text runs to its closing tag, so one inside it must be hidden.
+  // Raw text ends at its closing tag, so a closing tag inside it must be hidden.
   const hidden = raw && text.includes(`</${tag}`) ? `<![CDATA[${text}]]>` : text;
   const shown = raw ? hidden : escape(text);
   if (!shown.includes('\n')) return `${indent}${opener(node)}>${shown}</${tag}>`;
@@ -47,11 +47,11 @@ function printNode(node: Node, indent: string): string {
 const leaf = (tag: string, text: string | undefined): Node[] =>
   text === undefined || text === '' ? [] : [{ tag, text }];
 
-/** Nodes with something in them; an element that is absent and one that is empty are the same. */
+/** Returns nodes with content. An absent element and an empty one are equal. */
 const group = (tag: string, nodes: readonly Node[]): Node[] =>
   nodes.length === 0 ? [] : [{ tag, nodes }];
 
-/** Free content: lists of fewer than two items exist only in YAML. */
+/** Prints free content. Lists of fewer than two items exist only in YAML. */
 function freeNodes(name: string, value: Json): Node[] {
   if (Array.isArray(value)) return value.flatMap((item) => freeNodes(name, item));
   if (!isObject(value)) return [{ tag: name, text: String(value ?? '') }];
@@ -293,6 +293,6 @@ function formatFront(directive: Directive): string {
   return `---\n${formatYaml(plain)}---\n${directive.around === '' ? '' : `\n${directive.around}\n`}`;
 }
 
-/** The text of a file that holds this directive; comments and layout of an earlier file are lost. */
+/** Returns the text of a file with this directive. Comments and the layout of an earlier file are lost. */
 export const formatDirective = (directive: Directive, form: Form): string =>
   form === 'xml' ? formatXml(directive) : formatFront(directive);

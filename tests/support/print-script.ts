@@ -1,4 +1,5 @@
-// Text forms as they are written: the way back from parts to quotes and escapes.
+// Prints the tree of a script as text that a parser reads back to an equal tree (except offsets). The tree contains no
+// parentheses, so they are printed wherever their absence could change the meaning of a value.
 import type {
   ActionExpression,
   BinaryOperator,
@@ -18,7 +19,7 @@ import type {
 
 type Show = (part: NodeOf<'repeat'>) => string;
 
-/** Operators by how tightly they bind. A printed script is parsed again, so a wrong row fails a test. */
+/** Operators by precedence. A printed script is parsed again, so a wrong row fails a test. */
 const LEVELS = ['??', '||', '&&', '== != ~= !~=', '<= >= < >', '+ -', '* / %'];
 const levelOf = (operator: string): number =>
   LEVELS.findIndex((operators) => operators.split(' ').includes(operator)) + 1;
@@ -26,14 +27,14 @@ const levelOf = (operator: string): number =>
 const escaped = (text: string, pattern: RegExp): string =>
   text.replace(pattern, (char) => ({ '\n': '\\n', '\t': '\\t' })[char] ?? `\\${char}`);
 
-/** `'…'` */
+/** Prints a text in single quotes. */
 export const printSingle = (text: string): string => `'${escaped(text, /['\\]/g)}'`;
 
-/** A `"key"` of an object. */
+/** Prints a `"key"` of an object. */
 export const printKey = (key: string): string =>
   /^[\w$\u0080-\uffff-]+$/.test(key) ? key : `"${escaped(key, /["\\\n\t]/g)}"`;
 
-/** `repeat` prints the head of a `/for` in text. */
+/** Prints a template. `repeat` prints the head of a `/for` in text. */
 export function printTemplate({ style, parts }: NodeOf<'template'>, repeat: Show): string {
   const inner = parts
     .map((part, index) => printPart(part, parts[index - 1], style, repeat))
@@ -56,7 +57,7 @@ export function printTemplate({ style, parts }: NodeOf<'template'>, repeat: Show
   }
 }
 
-/** A line break next to the marks is dropped by the parser, so one is added where it would be missed. */
+/** Adds a line break next to the marks where one would be missed, because the parser drops it. */
 function enclosed(mark: string, inner: string, parts: readonly TemplatePart[]): string {
   const last = parts.at(-1);
   const opening = /^(?::|\r?\n)/.test(inner) || inner === '' ? '\n' : '';
@@ -83,12 +84,12 @@ function printPart(
 ): string {
   if (typeof part !== 'string') return part.kind === 'repeat' ? repeat(part) : part.raw;
   const text = escaped(part, ESCAPED[style]);
-  // Right behind a reference these two would carry it on.
+  // These two characters would continue a reference before them.
   const ends = typeof before === 'object' && style !== 'mustache' && /^[.-]/.test(text);
   return ends ? `\\${text}` : text;
 }
 
-/** The lines of a repetition, for whoever prints its head. */
+/** Prints the lines of a repetition, without its head. */
 export const printLines = (
   part: NodeOf<'repeat'>,
   style: NodeOf<'template'>['style'],
@@ -96,10 +97,7 @@ export const printLines = (
 ): string =>
   part.parts.map((inner, index) => printPart(inner, part.parts[index - 1], style, repeat)).join('');
 
-// Expressions as they are written. Parentheses leave no trace in the tree, so they are set wherever
-// leaving them out could change how a value is read.
-
-/** Statements are printed by whoever knows them all. */
+/** Prints a statement. The caller provides it, because expressions can contain statements. */
 export type PrintAction = (action: ActionExpression) => string;
 
 export function createValuePrinter(action: PrintAction) {
@@ -107,9 +105,9 @@ export function createValuePrinter(action: PrintAction) {
     items.length === 0 ? '[ ]' : `[\n${items.join('\n')}\n]`;
   const block = ({ body }: NodeOf<'block'>): string => lines(body.map(action));
 
-  /** Never carried on by what follows it. */
+  /** Prints an operand that the following text cannot continue. */
   const operand = (e: Expression): string => (isPrimary(e) ? value(e) : `(${value(e)})`);
-  /** Before `=>`, `[` or a pipe. */
+  /** Prints a value before `=>`, `[` or a pipe. */
   const bounded = (e: Expression): string =>
     isPrimary(e) || e.kind === 'binary' || e.kind === 'ternary' || e.kind === 'unary'
       ? value(e)
@@ -147,7 +145,7 @@ export function createValuePrinter(action: PrintAction) {
     }
   }
 
-  /** Alone in brackets, some values would be the line of a block; a comma says they are not. */
+  /** Prints an array. A single value gets a comma if it could otherwise be the line of a block. */
   function array({ items }: NodeOf<'array'>): string {
     const printed = items
       .map((item) => (item.isSpread ? '...' : '') + value(item.value))
@@ -231,7 +229,7 @@ export function createValuePrinter(action: PrintAction) {
     }
   }
 
-  /** A side of a larger pattern. */
+  /** Prints one side of a larger pattern. */
   function pattern(c: Condition): string {
     const isTight =
       c.kind === 'test' &&
@@ -326,7 +324,7 @@ export function createValuePrinter(action: PrintAction) {
     return `${e.language}${head} {${e.body}}${using}`;
   }
 
-  /** What stands behind `run`. */
+  /** Prints the text after `run`. */
   function run(e: Expression): string {
     if (e.kind === 'with' && e.value.kind === 'pipeline') return value(e);
     return e.kind === 'with' ? `${operand(e.value)} ${options(e.options)}` : value(e);
@@ -367,7 +365,7 @@ export function createValuePrinter(action: PrintAction) {
   return { value, operand, condition, run, template, options, tail, block };
 }
 
-/** Before a value: `label`, `!label`, `clear!`; `trusted!` is short for `!untrusted,trusted`. */
+/** Prints labels before a value: `label`, `!label`, `clear!`; `trusted!` is short for `!untrusted,trusted`. */
 export function edit(labels: LabelEdit | undefined): string[] {
   if (labels === undefined) return [];
   const { add, remove, clear } = labels;
@@ -394,9 +392,6 @@ function isPrimary(e: Expression): boolean {
   }
 }
 
-// A tree as text that reads back to an equal tree (offsets aside). Used by whoever rewrites scripts,
-// and by the tests to say what the parser means.
-
 const printer = createValuePrinter(printAction);
 
 export function printScript({ mode, frontMatter, body }: ScriptTree): string {
@@ -405,7 +400,7 @@ export function printScript({ mode, frontMatter, body }: ScriptTree): string {
     frontMatter === undefined ? '' : `---\n${frontMatter === '' ? '' : `${frontMatter}\n`}---\n`;
   let text = head;
   for (const [index, line] of body.entries()) {
-    // Texts that a comment kept apart stay apart.
+    // A comment separated these texts, so they must stay separate.
     if (line.kind === 'text' && body[index - 1]?.kind === 'text') text += '>>\n';
     text += line.kind === 'text' ? line.text : top(line, slash);
   }
@@ -417,7 +412,7 @@ function top(statement: Statement, slash: string): string {
   return `\`\`\`mlld-run\n${statement.body.map((line) => top(line, '')).join('')}\`\`\`\n`;
 }
 
-/** An arm, a line of a block, what follows `=>`. */
+/** Prints an arm, a line of a block, or the part after `=>`. */
 export function printAction(action: ActionExpression): string {
   return isStatement(action) ? printStatement(action) : printer.value(action);
 }

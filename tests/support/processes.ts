@@ -1,4 +1,4 @@
-// For tests: a project in a temporary folder and calls into it.
+// Creates a project in a temporary folder and calls into it.
 import { mkdirSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
@@ -9,7 +9,7 @@ import type { SandboxReport } from '../../packages/core/src/kernel/sandbox/plan.
 import { timeoutMs } from './soak.ts';
 
 export interface TestProject {
-  /** Real path of a folder that holds `project` and `home`. */
+  /** Real path of a folder that contains `project` and `home`. */
   base: string;
   root: string;
   home: string;
@@ -32,13 +32,13 @@ export function makeProject(files: Readonly<Record<string, string>> = {}): TestP
   return { base, root, home, write, remove: () => rmSync(base, { recursive: true, force: true }) };
 }
 
-/** Grants as `name` or `name path-or-host-glob`. */
+/** Returns a verifier for grants, written as `name` or `name path-or-host-glob`. */
 export function verifierOf(...grants: readonly string[]): Verifier {
   return ({ capability, scope }) => {
     const held = grants.some((grant) => {
       const [name, glob] = grant.split(' ');
       const value = scope?.path ?? scope?.host;
-      // Whoever may write there may read there.
+      // A grant to write also grants to read.
       const isNamed = name === capability || (name === 'fs.write' && capability === 'fs.read');
       return isNamed && (value === undefined || glob === undefined || matchGlob(glob, value));
     });
@@ -101,7 +101,7 @@ export function callOf(
 
 export const shell = (script: string): JsonObject => ({ shell: 'bash', script });
 
-/** Is a process with this id alive? A zombie is not. */
+/** True if no process with this id is alive. A zombie is not alive. */
 export async function isGone(pid: number): Promise<boolean> {
   const { readFileSync } = await import('node:fs');
   const state = () => {

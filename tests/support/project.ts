@@ -1,4 +1,4 @@
-// A throw-away project with its own user folder, for tests that use the whole runtime.
+// Creates a temporary project with its own user folder, for tests that use the whole runtime.
 import {
   cpSync,
   existsSync,
@@ -23,7 +23,7 @@ export interface Fixture {
   env: Record<string, string | undefined>;
   write(file: string, text: string): string;
   open(options?: Partial<RuntimeOptions>): Promise<Runtime>;
-  /** Opens, calls once, closes. */
+  /** Opens the project, performs one call and closes the project. */
   call(verb: Verb, request: JsonObject, surface?: string): Promise<Outcome<Json>>;
   remove(): void;
 }
@@ -55,7 +55,7 @@ export function makeFixture(files: Readonly<Record<string, string>> = {}): Fixtu
       const path = file.startsWith('/') ? file : join(root, file);
       mkdirSync(dirname(path), { recursive: true });
       writeFileSync(path, text);
-      // A library may look 20 ms later; the test goes on at once.
+      // A library can look for changes 20 ms later, but the test continues at once.
       for (const { library } of opened) library.noteChange();
       return path;
     },
@@ -88,5 +88,5 @@ export function makeFixture(files: Readonly<Record<string, string>> = {}): Fixtu
   return fixture;
 }
 
-/** The user's own policy says that unsigned items may do everything: for tests about other things. */
+/** Policy of the user that allows unsigned items to do everything, for tests about other things. */
 export const TRUSTING = 'unsigned: allow\n';

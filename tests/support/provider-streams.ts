@@ -1,4 +1,4 @@
-// Streams as the two APIs send them, for tests: thoughts, text, two calls side by side, caches used.
+// Creates streams as the two APIs send them: thoughts, text, two parallel calls and cached tokens.
 import type { Json } from '@kernmantle/core/base';
 
 export interface Recorded {
@@ -93,7 +93,7 @@ const chunk = (delta: Json, finish_reason: string | null = null): Recorded =>
     usage: null,
   });
 
-/** The pieces of all calls, one of each in turn, as parallel calls may come. */
+/** Returns the pieces of all calls in turns, as parallel calls can arrive. */
 function interleaved(): Json[] {
   const lists = CALLS.map((call, index) =>
     pieces(JSON.stringify(call.arguments), 7).map((text) => ({

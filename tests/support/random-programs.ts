@@ -1,14 +1,14 @@
-// Random programs: every construct through which one value can have a part in another.
+// Generates random programs from every construct through which one value can influence another.
 import fc from 'fast-check';
 
 export interface Program {
   readonly lines: readonly string[];
 }
 
-/** Names a place may use; functions are always there. */
+/** Names that an expression can use. Functions are always available. */
 interface Scope {
   readonly names: readonly string[];
-  /** May be added to. */
+  /** Names of sums, to which a statement can add. */
   readonly cells: readonly string[];
   readonly depth: number;
 }
@@ -36,7 +36,7 @@ const FUNCTIONS = [
   'turns',
 ];
 
-/** Fixed functions: a template, a choice, a loop with a sum, a way out, and one that captures. */
+/** Fixed functions: a template, a choice, a loop with a sum, an early return, and a function that captures. */
 const PRELUDE = [
   'exe @same(x) = [ => @x ]',
   'exe @tell(x) = `told: @x!`',
@@ -71,7 +71,7 @@ function reference({ names }: Scope): fc.Arbitrary<string> {
   const step = pick(['.k', '[0]', '[-1]', '.length', '.m', '.mx.length', '.isDefined()']);
   return fc.oneof(
     pick(names).map((name) => `@${name}`),
-    // On the left of `??` a field of a plain value is nothing, not an error.
+    // On the left of `??`, a missing field of a plain value is nothing, not an error.
     fc.tuple(pick(names), step).map(([name, steps]) => `(@${name}${steps} ?? "none")`),
   );
 }
@@ -123,7 +123,7 @@ function expression(scope: Scope, depth = scope.depth): fc.Arbitrary<string> {
   );
 }
 
-/** What may stand on the right of `var @x =`, and nowhere else. */
+/** Generates an expression that is only allowed on the right of `var @x =`. */
 function choice(scope: Scope): fc.Arbitrary<string> {
   const one = expression(scope);
   const list = pick(scope.names);
@@ -166,7 +166,7 @@ function choice(scope: Scope): fc.Arbitrary<string> {
   );
 }
 
-/** One line, and the scope after it. */
+/** Generates one line, and the scope after it. */
 function statement(
   scope: Scope,
   effect: string,
@@ -243,10 +243,10 @@ const lines = (
         lines(next, effect, left - 1, serial + 1).map((rest) => [text, ...rest]),
       );
 
-/** `exe @made(x)`: lines with early ways out, and sums that conditions change. */
+/** Generates `exe @made(x)`: lines with early returns, and sums that conditions change. */
 function madeFunction(inputs: readonly string[]): fc.Arbitrary<string> {
   const scope: Scope = { names: [...inputs, 'x', 'n', 'l'], depth: 1, cells: [] };
-  // Often an input alone: what stands under it is then decided by nothing else.
+  // Often an input alone, so that nothing else decides the statements below it.
   const one = fc.oneof(
     pick(inputs).map((name) => `@${name}`),
     expression(scope),
@@ -277,7 +277,7 @@ function madeFunction(inputs: readonly string[]): fc.Arbitrary<string> {
     );
 }
 
-/** A program over these variables, whose outputs are effects of this kind. */
+/** Generates a program over these variables, whose outputs are effects of this kind. */
 export const program = (inputs: readonly string[], effect = 'show'): fc.Arbitrary<Program> =>
   fc
     .tuple(

@@ -1,4 +1,4 @@
-// The ratchet of `npm run house`: a figure that grows fails, a lower one is written, a higher one never.
+// Tests the ratchet of `npm run house`: a larger figure fails, and only a smaller figure is written.
 import { expect, test } from 'vitest';
 import { BUDGET, compare, hasFallen, hasGrown, tighten } from '../../scripts/house/ratchet.ts';
 import { measure, readSources } from '../../scripts/house/walls.mjs';

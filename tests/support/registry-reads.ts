@@ -1,4 +1,4 @@
-// What tests ask of a registry that the port answers for many at once.
+// Reads data of a registry for tests. The port itself reads many threads at once.
 import { type Outcome, ok } from '@kernmantle/core/base';
 import type { Store, StoredEvent } from '@kernmantle/core/store';
 import type { BudgetState } from '../../packages/core/src/store/port.ts';
@@ -12,7 +12,7 @@ export async function budgetOf(store: Store, thread: string): Promise<Outcome<Bu
   return ok(state);
 }
 
-/** Reads on until some thread has written an event like this, or the time is up. */
+/** Reads until a thread has recorded a matching event, or until the time limit. */
 export async function untilEvent(
   store: Store,
   is: (event: StoredEvent) => boolean,

@@ -1,4 +1,4 @@
-// For tests: a registry in a temporary folder, and a clock that stands still until it is moved.
+// Creates a registry in a temporary folder, and a clock that does not advance by itself.
 import { mkdtempSync, realpathSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -7,7 +7,7 @@ import type { Clock, Outcome } from '@kernmantle/core/base';
 export interface TestClock extends Clock {
   wall: number;
   steady: number;
-  /** Both clocks go on. */
+  /** Advances both clocks. */
   pass(ms: number): void;
 }
 
@@ -43,7 +43,7 @@ export function makePlace(): TestPlace {
   };
 }
 
-/** The output of an outcome that must be one. */
+/** Returns the output of an outcome. Throws for a failure. */
 export function must<T>(outcome: Outcome<T>): T {
   if (!outcome.ok) throw new Error(`${outcome.error.code}: ${outcome.error.detail.message}`);
   return outcome.output;

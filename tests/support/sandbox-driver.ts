@@ -1,4 +1,4 @@
-// For tests that need a process of their own around the sandbox: runs one script of bash in it.
+// Runs one script of bash in the sandbox, for tests that need a separate process around it.
 // Arguments: kind, project, script. Prints the outcome as one line of JSON.
 import { fail, ok } from '@kernmantle/core/base';
 import { createProcessPrimitive } from '../../packages/core/src/kernel/process/subprocess.ts';

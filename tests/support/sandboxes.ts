@@ -1,9 +1,9 @@
-// For tests: every sandbox that this system could have, each tried on its own.
+// Tries every sandbox that this system can have.
 import type { SandboxReport } from '../../packages/core/src/kernel/sandbox/plan.ts';
 import { probeSandbox } from '../../packages/core/src/kernel/sandbox/probe.ts';
 
 interface Candidate {
-  /** Says why its cases are skipped, where they are. */
+  /** Name of the sandbox, with the reason if its cases are skipped. */
   name: string;
   report: SandboxReport;
 }
@@ -23,7 +23,7 @@ const found = async (): Promise<Candidate[]> => {
 
 export const sandboxes: readonly Candidate[] = await found();
 
-/** Those that work here, for `describe.each`. */
+/** Sandboxes that work here, for `describe.each`. */
 export const working: readonly [string, SandboxReport][] = sandboxes
   .filter(({ report }) => report.kind !== 'none')
   .map(({ name, report }) => [name, report]);

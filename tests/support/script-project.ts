@@ -1,4 +1,4 @@
-// Directives whose process is a script, for tests of whole threads.
+// Creates directives whose process is a script, for tests of whole threads.
 import { type Stage, stage } from './thread-project.ts';
 
 export interface ScriptParts {
@@ -10,7 +10,7 @@ export interface ScriptParts {
   model?: string;
 }
 
-/** A directive whose process is this script. */
+/** Returns a directive whose process is this script. */
 export const scripted = (name: string, script: string, parts: ScriptParts = {}) => `
 <directive name="${name}" version="1.0.0">
   <metadata>
@@ -31,7 +31,7 @@ ${script}
 </directive>
 `;
 
-/** A project with one such directive, `job`, and a model that is not asked. */
+/** Creates a project with one such directive, `job`, and a model that gets no requests. */
 export const alone = (
   script: string,
   parts: ScriptParts = {},

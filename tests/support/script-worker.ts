@@ -1,5 +1,4 @@
-// Real runs of scripts on the command line, many in one process: `km script --worker`, each job in a
-// project of its own.
+// Runs many scripts on the command line in one process: `km script --worker`, each job in its own project.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -13,13 +12,13 @@ export interface RunEnd {
   readonly code: number;
   readonly out: string;
   readonly err: string;
-  /** A file of the project afterwards; undefined when there is none. */
+  /** Returns a file of the project after the run. Undefined if it does not exist. */
   file(name: string): string | undefined;
 }
 
 export interface ScriptWorker {
   readonly fixture: Fixture;
-  /** A strict script, or one in markdown mode when it starts with `/`. */
+  /** Runs a strict script, or a script in markdown mode if it starts with `/`. */
   run(text: string, files?: Readonly<Record<string, string>>): Promise<RunEnd>;
   end(): Promise<void>;
 }

@@ -1,5 +1,5 @@
-// A world in memory for tests of the language: files are a map that remembers marks, commands are
-// answered by a function, js blocks run in the real engine.
+// Creates an environment in memory for tests of the language: a map of files with their marks, commands that a function
+// answers, and js blocks in the real engine.
 import { fail, matchGlob, type Outcome, ok } from '@kernmantle/core/base';
 import {
   createFrame,
@@ -27,23 +27,23 @@ export interface Stored {
 }
 
 export interface WorldFixture extends ScriptWorld {
-  /** By absolute path. */
+  /** Files by absolute path. */
   readonly files: Map<string, Stored>;
-  /** Every command line and shell body, in order. */
+  /** All command lines and shell bodies in order. */
   readonly commands: string[];
 }
 
 const fileMarks = (path: string): Descriptor =>
   describe({ taint: fileLabels(ROOT, path), sources: [`file:${path}`] });
 
-/** `echo` and `cat`, without a process. */
+/** Implements `echo` and `cat` without a process. */
 function answerOf({ stdin, env }: ProcessRequest, line: string): string {
   const said = /^echo\s+(.*)$/s.exec(line.trim())?.[1];
   if (said === undefined) return stdin ?? '';
   return `${said.replace(/^(['"])(.*)\1$/s, '$2').replace(/\$(\w+)/g, (_, name: string) => env[name] ?? '')}\n`;
 }
 
-/** Without `js` the real engine runs blocks. */
+/** Creates the environment. Without `js` the real engine runs blocks. */
 export function createWorldFixture(
   files: Readonly<Record<string, string>> = {},
   js?: JsEngine,
@@ -111,7 +111,7 @@ export function createWorldFixture(
 export interface Played {
   readonly text: string;
   readonly effects: readonly ScriptEffect[];
-  /** `code: message`; empty when it came to its end. */
+  /** `code: message` of a failure. Empty if the script completed. */
   readonly fault: string;
   readonly detail: Readonly<Record<string, unknown>>;
   readonly world: WorldFixture;
@@ -123,7 +123,7 @@ export interface PlayOptions extends Partial<Omit<ScriptOptions, 'world' | 'fram
   frame?: Frame;
 }
 
-/** Runs a script in strict mode in a world of its own, privileged guards accepted. */
+/** Runs a script in strict mode in a new environment that accepts privileged guards. */
 export async function play(text: string, options: PlayOptions = {}): Promise<Played> {
   const { files, world = createWorldFixture(files), frame = createFrame(), ...rest } = options;
   const effects: ScriptEffect[] = [];

@@ -1,11 +1,11 @@
-// A test clock that stands still while a store works, and otherwise moves to the end of the next wait.
+// Implements a test clock that does not advance while a store works, and otherwise moves to the end of the next wait.
 import type { Store } from '@kernmantle/core/store';
 import { DIRECT } from './late-store.ts';
 import type { TestClock } from './registry.ts';
 
 export const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
-/** Counts calls without an answer, so that `createSleep` can let the clock stand still. */
+/** Counts calls without an answer, so that `createSleep` can stop the clock during them. */
 export function countCalls(store: Store): { store: Store; isBusy: () => boolean } {
   let calls = 0;
   const counting = new Proxy(store, {
@@ -23,11 +23,11 @@ export function countCalls(store: Store): { store: Store; isBusy: () => boolean 
   return { store: counting, isBusy: () => calls > 0 };
 }
 
-/** Waits in the time of the clock. The earliest wait moves it, unless the store is busy. */
+/** Returns a sleep in the time of the clock. The earliest wait advances the clock, unless the store is busy. */
 export function createSleep(clock: TestClock, isBusy: () => boolean) {
   const ends = new Set<number>();
   return async (ms: number, signal: AbortSignal): Promise<void> => {
-    // A worker waits for parts of a millisecond, and a store refuses a time that is not whole.
+    // A worker can wait for parts of a millisecond, but a store refuses a time that is not whole.
     const end = clock.now() + Math.ceil(ms);
     ends.add(end);
     do {

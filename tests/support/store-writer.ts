@@ -1,6 +1,5 @@
-// A process of its own for tests: opens a registry and does as its arguments say, with many threads
-// at once. Every answer is one line, written at once, so that whoever reads it knows what was
-// acknowledged before a kill.
+// Opens a registry in a separate process and performs the work of its arguments, with many threads at once. It prints
+// every answer as one line at once, so that a reader knows which commits were acknowledged before a kill.
 import { rmSync, writeFileSync, writeSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { systemClock } from '@kernmantle/core/base';
@@ -23,7 +22,7 @@ async function ready(): Promise<void> {
 type Mode = (store: Store, file: string, rest: string[]) => Promise<void>;
 
 const MODES: Record<string, Mode> = {
-  /** Many threads of its own, each as fast as it can, for a while. */
+  /** Writes many threads for a while, each as fast as possible. */
   async saturate(store, _, [name = '', count = '0', ms = '0']) {
     const ids = Array.from({ length: Number(count) }, (_unused, index) => `${name}${index}`);
     const start = { lease: owner };
@@ -41,7 +40,7 @@ const MODES: Record<string, Mode> = {
     await Promise.all(work);
     say(commits);
   },
-  /** Writes a thread that others write as well: whoever has it, writes. */
+  /** Writes a thread that other processes write as well. The owner of the lease writes. */
   async share(store, _, [thread = '', count = '0']) {
     await ready();
     for (let done = 0; done < Number(count); ) {
@@ -49,7 +48,7 @@ const MODES: Record<string, Mode> = {
       if (claimed.ok && (await writerOf(store, claimed.output).commit()).ok) done += 1;
     }
   },
-  /** Takes one after the other from a limit that others take from as well. */
+  /** Reserves from a limit that other processes use as well, again and again. */
   async take(store, _, [parent = '', name = '', count = '0']) {
     const claimed = must(await store.claim(name, owner, { force: true }));
     await ready();
@@ -64,7 +63,7 @@ const MODES: Record<string, Mode> = {
     }
     say(granted);
   },
-  /** Works on until it is killed: many threads in groups; each acknowledges what is in the file. */
+  /** Writes many threads in groups until it is killed. Each thread acknowledges the signals in the file. */
   async work(store, _, threads) {
     const all = threads.map(async (thread) => {
       const held = must(await store.claim(thread, owner, { force: true }));
@@ -83,7 +82,7 @@ const MODES: Record<string, Mode> = {
     });
     await Promise.all(all);
   },
-  /** Holds a lease, is frozen, and says what it may do when it goes on. */
+  /** Claims a lease, is frozen, and prints which calls are accepted afterwards. */
   async freeze(store, _, [thread = '']) {
     const held = must(await store.claim(thread, { ...owner, ttlMs: 300 }));
     const writer = writerOf(store, held);
@@ -93,9 +92,9 @@ const MODES: Record<string, Mode> = {
     say(codeOf(await writer.commit({ events: [event('late')] })));
     say(must(await store.renew([writer], 300)).length);
   },
-  /** Writes until there is no room, makes room, and goes on. */
+  /** Writes until the disk is full, frees space, and continues. */
   async fill(store, file, [thread = '', filler = '']) {
-    // A small disk that exists for this process only has no thread yet.
+    // On a new small disk, the thread does not exist yet.
     if (!(await store.thread(thread)).ok) must(await store.createThread(aThread(thread)));
     const free = join(dirname(file), 'filler');
     if (filler !== '') writeFileSync(free, Buffer.alloc(Number(filler)));

@@ -1,5 +1,5 @@
-// A process of its own for tests of crashes: opens a project, goes on with the thread it finds or
-// starts one, and says every recorded event at once, so that a kill shows what was acknowledged.
+// Opens a project in a separate process for tests of crashes. It resumes the existing thread or starts one, and prints
+// every recorded event at once, so that a test knows what was committed before a kill.
 import { appendFileSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -12,7 +12,7 @@ import { probeTools } from './crash-project.ts';
 const [root = '', directive = ''] = process.argv.slice(2);
 const say = (text: string): void => void writeSync(1, `${text}\n`);
 
-/** Leaves a line for every time it ran, in the middle of its work: for what, and under which key. */
+/** Writes a line for every run of a tool, in the middle of its work: the place and the key of the call. */
 const tools = probeTools(async (name, at, key) => {
   await sleep(1);
   appendFileSync(join(root, `${name}.log`), `${at} ${key}\n`);
@@ -21,8 +21,8 @@ const tools = probeTools(async (name, at, key) => {
 });
 
 /**
- * `part signal 1`: dies with the first `signal` of a thread whose name begins so. `part signal 1 committed`:
- * as soon as it is in the registry, before anybody is told.
+ * `part signal 1`: dies with the first `signal` of a thread whose name begins with `part`. `part signal 1 committed`:
+ * dies as soon as the signal is in the registry, before any process is notified.
  */
 const [who = '', what = '', which = '', when = ''] = (process.env.DIES_AT ?? '').split(' ');
 let seen = 0;

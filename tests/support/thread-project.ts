@@ -1,4 +1,5 @@
-// A project, a scripted provider on loopback and a runtime, for tests of whole threads.
+// Creates a project, a scripted provider on loopback and a runtime, for tests of whole threads. For tests with several
+// threads, a `Play` has the replies for each directive and turn.
 import type { Json, JsonObject } from '@kernmantle/core/base';
 import {
   type ScriptedProvider,
@@ -17,19 +18,19 @@ export interface Stage {
   threads: Threads;
 }
 
-/** What stands inside the elements of a directive; those left out are empty or absent. */
+/** Content of the elements of a directive. Absent parts are empty or absent. */
 export interface Parts {
   category?: string;
   title?: string;
-  /** What stands inside `expect`. */
+  /** Content of `expect`. */
   expect?: string;
   limits?: string;
   permissions?: string;
-  /** How its model reads what strangers wrote. */
+  /** Form in which the model reads untrusted text. */
   untrusted?: 'show' | 'reference';
   hooks?: string;
   guards?: string;
-  /** Attributes of `deviation_rules`. */
+  /** Attributes of `deviation_rules`. Absent: none. */
   deviation?: string;
   inputs?: string;
   outputs?: string;
@@ -57,7 +58,7 @@ export const directiveText = (name: string, parts: Parts = {}) => `
 export const READ =
   '<read resource="filesystem" path="notes/**"/><execute resource="tool" id="fs/read_file"/>';
 
-/** Closed and gone when the test that asked for it is over. */
+/** Creates the project. It is closed and removed after the test. */
 export async function stage(
   files: Record<string, string>,
   script: Parameters<typeof startScriptedProvider>[0],
@@ -93,7 +94,7 @@ export async function run({ threads }: Stage, name: string, more: JsonObject = {
   if (!done.ok) throw new Error(`${done.error.code}: ${done.error.detail.message}`);
   return done.output;
 }
-/** What happened; a change of status only says it again. */
+/** Returns the types of the events without changes of status, which only repeat other events. */
 export const types = async ({ threads }: Stage, id: string): Promise<string[]> => {
   const events = await threads.store.read(id);
   const all = events.ok ? events.output.map(({ type }) => type) : [];
@@ -110,11 +111,8 @@ export const answer = (name: string, verdict: Json) => `
 </directive>
 `;
 
-// A project with directives and a scripted model that answers each thread by the directive it runs
-// and the turn it is in: for tests with several threads at once.
-
 type Say = ScriptedReply | ((request: ScriptedRequest) => ScriptedReply | Promise<ScriptedReply>);
-/** For each directive: what its model says, turn by turn. The last one is repeated. */
+/** Replies of the model for each directive, turn by turn. The last one is repeated. */
 export type Play = Readonly<Record<string, readonly Say[]>>;
 
 export const nameIn = ({ body }: ScriptedRequest): string =>
@@ -129,14 +127,14 @@ export const openStage = (
     files,
     async (request) => {
       const lines = play[nameIn(request)] ?? [];
-      // The first assistant message is the one the harness wrote.
+      // The harness wrote the first assistant message.
       const say = lines[Math.min(request.assistant_messages, lines.length) - 1];
       return typeof say === 'function' ? await say(request) : say;
     },
     options,
   );
 
-/** The directive as a file of the project. */
+/** Returns the directive as a file of the project. */
 export const directive = (name: string, parts: Parts = {}): Record<string, string> => ({
   [`.ai/directives/${name}.md`]: directiveText(name, parts),
 });

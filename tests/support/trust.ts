@@ -1,4 +1,4 @@
-// What the tests of this room share: the shipped catalogue and a clock that stands still.
+// Shared by the tests of this room: the shipped catalogue and a clock that does not advance.
 import { readFileSync } from 'node:fs';
 import { parseYaml } from '@kernmantle/core/base';
 import {
@@ -24,7 +24,7 @@ export function bundleCatalog(): CapabilityCatalog {
 
 export const NOW = Date.UTC(2026, 0, 1);
 
-/** The same bytes for the same seed. */
+/** Returns a random source. The same seed gives the same bytes. */
 export function seededRandom(seed: number): (count: number) => Uint8Array {
   let state = seed >>> 0;
   return (count) =>
@@ -34,7 +34,7 @@ export function seededRandom(seed: number): (count: number) => Uint8Array {
     });
 }
 
-/** The same rights without the key that appends a block. */
+/** Returns the token without the key that appends a block, with the same permissions. */
 export function sealToken(token: CapabilityToken): CapabilityToken {
   const last = token.links.at(-1);
   if (token.proof.kind !== 'key' || !last) return token;

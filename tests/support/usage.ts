@@ -5,7 +5,7 @@ type Counts = Pick<
   'input_tokens' | 'output_tokens' | 'cache_read_tokens' | 'cache_write_tokens'
 >;
 
-/** A usage with these counts, as a provider reports it. */
+/** Returns a usage with these counts, as a provider reports it. */
 export function usageOf(counts: Counts, estimated = false): Usage {
   const { input_tokens, output_tokens, cache_read_tokens, cache_write_tokens } = counts;
   const context_tokens = input_tokens + cache_read_tokens + cache_write_tokens;

@@ -19,7 +19,7 @@ export interface SuiteTool {
   readonly name: string;
   readonly description: string;
   readonly effect: 'read' | 'write';
-  /** JSON Schema of an object. */
+  /** JSON Schema of the object with all parameters. */
   readonly parameters: JsonObject;
 }
 

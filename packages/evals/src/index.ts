@@ -1,4 +1,4 @@
-// The door of `evals`: its exports for other packages.
+// Exports the functions and types of `evals` for other packages.
 export { type Cases, readCases } from './cases.ts';
 export { countRuns, type RunFigures, totalsOf } from './counts.ts';
 export { evaluate } from './evaluate.ts';

@@ -1,6 +1,6 @@
-// Metadata of the tools of a suite: effect, risk, roles and kinds of parameters, and the author of
-// their results. The metadata describes the meaning of a tool. The worst case is assumed for a
-// missing entry.
+// Reads metadata of the tools of a suite: effect, risk, roles and kinds of parameters, and the author
+// of their results. The metadata describes the meaning of a tool. A missing entry counts as the worst
+// case.
 import {
   fail,
   flag,

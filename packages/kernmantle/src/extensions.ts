@@ -1,4 +1,4 @@
-// Extensions of the published package. The library and the command line pass them to every runtime
+// Lists the extensions of the published package. The library and the command line pass them to every runtime
 // that they open.
 import type { Extension } from '@kernmantle/core/runtime';
 import { fleet } from '@kernmantle/fleet/extension';

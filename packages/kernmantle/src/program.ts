@@ -1,4 +1,4 @@
-// The runtime that an embedding program receives. It hides the internals, and its methods for
+// Creates the runtime of an embedding program. It hides the internals, and its methods for
 // threads and approval requests have the names of the commands.
 import { compact, fail, type Json, type JsonObject, type Outcome, ok } from '@kernmantle/core/base';
 import type {

@@ -1,4 +1,4 @@
-// Case 38 of the port: questions to people, and how often their answers are used.
+// Case 38 of the port: approval requests and the number of their uses.
 import { expect, test } from 'vitest';
 import type { Decision, NewApproval } from '../../../packages/core/src/store/port.ts';
 import { type InStage, staged } from './journal-cases.ts';
@@ -23,7 +23,7 @@ function inThreads(inStage: InStage): void {
       expect(first.approvals).toMatchObject([
         { id: 'ap_1', thread: 't', state: 'pending', uses: 1 },
       ]);
-      // The keys of a binding have no order.
+      // The order of the keys of a binding does not matter.
       const same = { scope: { path: 'a' }, capability: 'fs.write' };
       const again = await writer.must({ ask: [ask('ap_2', { binding: same })] });
       expect(again.approvals).toEqual(first.approvals);
@@ -41,7 +41,7 @@ function inThreads(inStage: InStage): void {
         { state: 'approved', who: 'me' },
       ]);
       expect(codeOf(await store.decide('ap_none', yes))).toBe('not_found');
-      // Decided, so it may be asked for anew.
+      // The request is decided, so the thread can create it again.
       const anew = await writer.must({ ask: [ask('ap_3')] });
       expect(anew.approvals).toMatchObject([{ id: 'ap_3' }]);
     }),
@@ -109,7 +109,7 @@ function inThreads(inStage: InStage): void {
         child.commit({ use: [use, use] }),
         child.commit({ use: [use] }),
       ]);
-      // One of the child's is a conflict or refused, whichever came first.
+      // One of the child's commits is a conflict or is refused, depending on the order.
       expect(tries.filter(({ ok }) => ok).length).toBeGreaterThan(0);
       expect(must(await store.approvals({ id: 'ap_1' }))[0]?.uses).toBeGreaterThanOrEqual(0);
       const fresh = await begin(store, 'fresh');
@@ -150,7 +150,7 @@ function outside(inStage: InStage): void {
       const writer = await begin(store, 't');
       await writer.must({ ask: [ask('ap_t')] });
       must(await store.decide('ap_t', yes));
-      // What a thread was given is used by its commits alone, and the other way round.
+      // Only the thread's own commits use its approvals, and the other way round.
       expect(codeOf(await store.use('ap_t', binding))).toBe('permission_denied');
       expect(codeOf(await writer.commit({ use: [{ approval: id, binding }] }))).toBe(
         'permission_denied',
@@ -172,7 +172,7 @@ function outside(inStage: InStage): void {
       expect(codeOf(await store.use('ap_3', { b: 3 }))).toBe('approval_expired');
       expect(codeOf(await store.decide('ap_1', yes))).toBe('conflict');
       clock.pass(1);
-      // What expired may be asked for anew.
+      // An expired request can be created again.
       expect(must(await store.ask(ask('ap_4'))).id).toBe('ap_4');
       const list = async (state: 'pending' | 'expired' | 'denied') =>
         must(await store.approvals({ state })).map(({ id }) => id);

@@ -46,7 +46,7 @@ const act: fc.Arbitrary<Act> = fc.oneof(
   fc.record({ do: fc.constant('charge' as const), tokens: fc.integer({ min: 0, max: 10 }) }),
 );
 
-/** Does what it is told; settles no more than was reserved, so the limits must hold. */
+/** Performs the acts. It settles at most the reserved amount, so the limits must hold. */
 async function spend(writer: Writer, acts: readonly Act[]): Promise<Map<string, Amounts>> {
   const open = new Map<string, Amounts>();
   for (const [index, one] of acts.entries()) {
@@ -70,7 +70,7 @@ async function spend(writer: Writer, acts: readonly Act[]): Promise<Map<string, 
   return open;
 }
 
-/** Nobody is over a limit, at any moment; `slack` for what is settled without a reservation. */
+/** Checks that no thread exceeds a limit at any moment. `slack` allows amounts without a reservation. */
 function expectWithin(states: readonly BudgetState[], slack: bigint): void {
   for (const { limits, used, reserved } of states) {
     for (const kind of KINDS) {
@@ -110,7 +110,7 @@ function parallel(inStage: InStage): void {
             expectWithin(must(await store.budgets(ids)), 36n);
             await new Promise((resolve) => setImmediate(resolve));
           } while (!state.isDone);
-          // What is reserved is exactly what is open, at every thread.
+          // At every thread, the reserved amount equals the open reservations.
           const [atLeaf = 0n, atMid = 0n, atRoot = 0n] = (await work).map(sum);
           const states = must(await store.budgets(ids));
           const expected = [atLeaf, atLeaf + atMid, atLeaf + atMid + atRoot];
@@ -304,7 +304,7 @@ function drawing(inStage: InStage): void {
       expect(await figures(store, 'root')).toEqual([2n, 8n]);
       expect(await figures(store, 'child')).toEqual([2n, 0n]);
       const own = await child.commit({ reserve: [{ key: 'd', amounts: { tokens: 8n }, from }] });
-      // Its own limit holds as well.
+      // The limit of the thread itself applies too.
       expect(own).toMatchObject({ error: { detail: { thread: 'child', max: 9 } } });
     }),
   );

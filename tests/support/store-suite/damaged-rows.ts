@@ -1,4 +1,4 @@
-// Approvals and signals of which one text is damaged, in any store that keeps texts.
+// Tests approvals and signals with one damaged text, in any store that stores texts.
 import { expect } from 'vitest';
 import type {
   Approval,
@@ -8,10 +8,10 @@ import type {
 } from '../../../packages/core/src/store/port.ts';
 import { begin, codeOf, must } from './stage.ts';
 
-/** Texts that are not the object that a row must hold. */
+/** Texts that are not the object of the row. */
 export const ODD_TEXTS = ['{"torn', '', 'null', '[1]', '"text"'];
 
-/** Texts that are no JSON at all. */
+/** Texts that are not JSON. */
 export const TORN_TEXTS = ['{"torn', ''];
 
 /** Writes a text into a column of the row that the condition names. */
@@ -25,7 +25,7 @@ export type DamageRow = (
 const yes: Decision = { decision: 'approved', who: 'me', channel: 'cli', why: 'fine' };
 const no: Decision = { ...yes, decision: 'denied' };
 
-/** One damaged approval hides no other, is named, and neither is approved nor can be. */
+/** Checks that one damaged approval hides no other, is reported, and cannot be approved. */
 export async function expectDamagedApproval(
   store: Store,
   thread: string,
@@ -62,13 +62,13 @@ export async function expectDamagedApproval(
   expect(await store.decide(open.id, yes)).toMatchObject({
     error: { code: 'conflict', detail: { approval: open.id } },
   });
-  // The same question is asked anew, because nobody can approve the damaged one.
+  // The same request can be created again, because a damaged one can never be approved.
   const anew = await writer.must({ ask: [{ ...open, id: `${open.id}_anew` }] });
   expect(anew.approvals).toMatchObject([{ id: `${open.id}_anew`, state: 'pending' }]);
   expect(must(await store.decide(open.id, no)).state).toBe('denied');
 }
 
-/** One damaged signal hides no other and stops no commit. Its reason names it. */
+/** Checks that one damaged signal hides no other and stops no commit. Its reason names it. */
 export async function expectDamagedSignal(
   store: Store,
   thread: string,

@@ -1,4 +1,4 @@
-// Cases 9-13 of the port: answers that are lost on their way, and data that is in use by others.
+// Cases 9-13 of the port: lost answers, and data that other processes use.
 import { expect, test } from 'vitest';
 import { staged } from './journal-cases.ts';
 import { aThread, begin, codeOf, event, must, type OpenStage, owner, TTL } from './stage.ts';
@@ -71,7 +71,7 @@ export function doubtCases(open: OpenStage): void {
       clock.pass(TTL);
       expect(codeOf(await asked)).toBe('store_unknown');
       faults.reconnect();
-      // Whoever resumes reads the truth.
+      // A process that resumes the thread reads the committed events.
       expect(texts(must(await other.read('t')))).toEqual(['lost']);
     }),
   );

@@ -43,7 +43,7 @@ export const staged =
 const numbers = (events: readonly StoredEvent[]): number[] => events.map(({ seq }) => seq);
 const upTo = (count: number): number[] => Array.from({ length: count }, (_, index) => index + 1);
 
-/** One writer of a thread that others write as well: claims, commits, crashes. */
+/** Runs one of several writers of a thread: it claims, commits and crashes. */
 async function writeShared(
   store: Store,
   thread: string,
@@ -56,14 +56,14 @@ async function writeShared(
     if (!claimed.ok) continue;
     const writer = writerOf(store, claimed.output);
     await writer.commit({ events: [event(name), event(name)] });
-    // Whoever crashes does not let go, and does not wait for its last answer.
+    // A crash releases no lease and does not wait for the last answer.
     if (crashesHere) left.push(writer.commit());
     else if ((await writer.commit()).ok) await store.release(writer);
   }
   await Promise.all(left);
 }
 
-/** One commit that would be refused by each of its parts alone. */
+/** A commit whose parts would each be a reason for a refusal. */
 const REFUSED: Record<string, Partial<Commit>> = {
   settle: { settle: [{ key: 'unknown', actual: {} }] },
   raise: { raise: { tokens: 1n } },
@@ -78,7 +78,7 @@ const REFUSED: Record<string, Partial<Commit>> = {
   quiet: { expect: { seq: 0, epoch: 0, quiet: true } },
 };
 
-/** Parts that would be written, were the commit not refused. */
+/** Parts that a commit writes unless it is refused. */
 const WRITTEN: Record<string, Partial<Commit>> = {
   status: { status: 'waiting' },
   cost: { cost: { turns: 3 } },
@@ -229,7 +229,7 @@ function properties(inStage: InStage): void {
         fc.asyncProperty(bad, fc.subarray(good), async (refused, carried) => {
           const before = await pictureOf(store, all);
           const parts = carried.map((name) => WRITTEN[name] ?? {});
-          // What was heard is not waited for: then a quiet commit would be right.
+          // An acknowledged signal does not count as pending, so a quiet commit would be accepted.
           const quiet = refused === 'quiet' ? { heard: 0 } : {};
           const own: Partial<Commit> = Object.assign({}, ...parts, REFUSED[refused], quiet);
           expect(codeOf(await writer.commit(own))).not.toBe('ok');
@@ -242,7 +242,7 @@ function properties(inStage: InStage): void {
   );
 }
 
-/** Writes the same number everywhere; a reader must never see two. */
+/** Writes the same number into every row. A reader must never see two numbers. */
 async function writeAlike(writer: Writer, count: number): Promise<void> {
   for (let n = 1; n <= count; n++) {
     const key = `k${n}`;
@@ -257,7 +257,7 @@ async function writeAlike(writer: Writer, count: number): Promise<void> {
   }
 }
 
-/** The value at this path, null where there is none. */
+/** Returns the value at this path. Null if the path does not exist. */
 function valueAt(data: JsonObject, path: readonly string[]): Json {
   let value: Json = data;
   for (const name of path) value = (isObject(value) ? value[name] : null) ?? null;
@@ -279,7 +279,7 @@ function together(inStage: InStage): void {
         const { seq, cost, result, status } = must(await other.thread('t'));
         const n = Number(cost['n'] ?? 0);
         expect(result).toEqual(n === 0 ? undefined : { n });
-        // Two commits a number, after the event of the birth.
+        // Each number has two commits, after the first event of the thread.
         const isSecond = (seq - 1) % 2 === 0;
         expect(Math.ceil((seq - 1) / 2)).toBe(n);
         if (n > 0 && isSecond) expect(status).toBe(n % 2 === 0 ? 'running' : 'terminating');
@@ -311,7 +311,7 @@ function together(inStage: InStage): void {
           const reserve = [{ key: `${index}.${round}`, amounts }];
           const answer = await writer.commit({ events: [event(`${round}`)], reserve });
           expect(codeOf(answer)).toBe(isBad ? 'tokens_exceeded' : 'ok');
-          // Whoever was answered finds it.
+          // After the answer, a read finds the commit.
           expect(must(await store.thread(writer.thread)).seq).toBe(writer.seq);
         }
       });

@@ -1,9 +1,9 @@
-// Any stage, with stores whose answers come late.
+// Wraps any stage so that the answers of its stores are delayed.
 import type { Store } from '../../../packages/core/src/store/port.ts';
 import { delayAnswers } from '../late-store.ts';
 import type { OpenStage } from './stage.ts';
 
-/** Every store has delays of its own. They are the same if the stage is opened again with the same seed. */
+/** Returns the stage with delays. Each store has its own delays, which are equal for the same seed. */
 export function lateStage(seed: number, open: OpenStage): OpenStage {
   let stores = 0;
   const late = (store: Store): Store => {

@@ -1,4 +1,4 @@
-// Cases 27-32 of the port: who holds a thread, who finds what was left, who takes what is queued.
+// Cases 27-32 of the port: owners of leases, lost threads, and the queue.
 import { expect, test } from 'vitest';
 import { type InStage, staged } from './journal-cases.ts';
 import { aThread, begin, codeOf, must, type OpenStage, owner, TTL, writerOf } from './stage.ts';
@@ -132,7 +132,7 @@ function sweeps(inStage: InStage): void {
         epoch: 2,
       });
       const [last] = must(await store.read('late', { last: 1 }));
-      // A lease that expired says nothing about its process; `dead` is known to be gone.
+      // An expired lease does not show whether its process is alive. `dead` is certainly dead.
       expect(last?.data).toEqual({
         status: 'interrupted',
         cause: 'lease_expired',

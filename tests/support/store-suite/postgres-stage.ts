@@ -1,5 +1,5 @@
-// A registry in a schema of its own, over connections that fail when they are told to. The clock is the
-// server's: every statement is told what time it is.
+// Creates a registry in a separate schema, over connections with controlled faults. The clock is that of the server,
+// and every statement carries the test time.
 import { systemRandom } from '@kernmantle/core/base';
 import pg from 'pg';
 import type { Store } from '../../../packages/core/src/store/port.ts';
@@ -25,11 +25,11 @@ const calm = (): Switch => ({
 
 const problem = (code: string): Error => Object.assign(new Error(code), { code });
 const lost = (): Error => problem('ECONNRESET');
-/** Statements that are a commit by themselves. */
+/** Statements that commit by themselves. */
 const COMMITS = /km_(write|audit|renew)|^\s*(INSERT|UPDATE|DELETE)/;
 const SET = `SELECT set_config('km.now', $1, false), set_config('km.break', $2, false)`;
 
-/** Connections that go through the switch and know the time. */
+/** Returns a connection that passes the switch and sends the test time. */
 function faultyClient(state: Switch, clock: TestClock): typeof pg.Client {
   return class extends pg.Client {
     constructor(config?: pg.ClientConfig) {
@@ -72,7 +72,7 @@ function faultyClient(state: Switch, clock: TestClock): typeof pg.Client {
   };
 }
 
-// Every statement that writes counts; the one that is named fails as a disk does.
+// Counts every statement that writes. The selected one fails like a disk.
 const BREAKING = `
 CREATE OR REPLACE FUNCTION km_now() RETURNS bigint LANGUAGE sql VOLATILE
   AS $$ SELECT current_setting('km.now')::bigint $$;
@@ -103,7 +103,7 @@ const EMPTY = `DO $$ DECLARE t regclass; BEGIN
   LOOP EXECUTE format('DELETE FROM %s', t); END LOOP;
 END $$;`;
 
-/** One schema for all stages of a file, emptied between them; `drop` at the end. */
+/** Creates one schema for all stages of a file. It is emptied between them. `drop` removes it. */
 export function postgresStage(url: string): { open: OpenStage; drop(): Promise<void> } {
   const schema = `t_${Buffer.from(systemRandom(6)).toString('hex')}`;
   const place = { url, schema };

@@ -1,4 +1,4 @@
-// Cases 39-43 and 45 of the port: watching, lists, what lies beside the journal, the end of things.
+// Cases 39-43 and 45 of the port: watching, lists, data beside the journal, and the removal of threads.
 import { expect, test } from 'vitest';
 import type { Head, StoredEvent, ThreadSummary } from '../../../packages/core/src/store/port.ts';
 import { type InStage, staged } from './journal-cases.ts';

@@ -1,5 +1,4 @@
-// Cases about commits that a store refuses: which problem it reports, and what a limit that is absent
-// means.
+// Cases about commits that a store refuses: the reported problem, and the meaning of an absent limit.
 import { expect, test } from 'vitest';
 import type { Commit, Store } from '../../../packages/core/src/store/port.ts';
 import { staged } from './journal-cases.ts';
@@ -10,7 +9,7 @@ type Part = Partial<Omit<Commit, 'expect'>> & { expect?: Partial<Commit['expect'
 const question = { kind: 'question', shown: {} } as const;
 const secret = (byte: number) => [{ number: 1, sealed: Uint8Array.of(byte) }];
 
-/** The port reports the first of these problems that a commit has. */
+/** Problems of a commit. The port reports the first of these that a commit has. */
 const PROBLEMS: readonly (readonly [code: string, part: Part])[] = [
   ['stale_epoch', { expect: { epoch: 9 } }],
   ['conflict', { expect: { seq: 9 } }],
@@ -33,7 +32,7 @@ const PROBLEMS: readonly (readonly [code: string, part: Part])[] = [
 
 const both = <T>(a: readonly T[] = [], b: readonly T[] = []): T[] => [...a, ...b];
 
-/** One commit with the problems of two. */
+/** Returns one commit with the problems of two. */
 function joined(a: Part, b: Part): Part {
   const lists = {
     ...(a.children && b.children && { children: both(a.children, b.children) }),
@@ -43,7 +42,7 @@ function joined(a: Part, b: Part): Part {
   return { ...a, ...b, ...lists, expect: { ...a.expect, ...b.expect } };
 }
 
-/** A thread that fails with every one of the problems, and another one outside its tree. */
+/** Creates a thread with every one of the problems, and another thread outside its tree. */
 async function prepare(store: Store) {
   await begin(store, 'other');
   const writer = await begin(store, 't', {

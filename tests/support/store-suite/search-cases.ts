@@ -1,4 +1,4 @@
-// What a list shows of a thread, and by which words a search finds it.
+// Cases about the fields of a thread in a list, and about words that a search finds.
 import { expect, test } from 'vitest';
 import type { ThreadFilter } from '../../../packages/core/src/store/port.ts';
 import { staged } from './journal-cases.ts';

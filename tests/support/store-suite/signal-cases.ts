@@ -1,4 +1,4 @@
-// Cases 33-37 of the port: what is said to a thread, and that no word of it is lost.
+// Cases 33-37 of the port: signals to a thread, none of which is ever lost.
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import type { NewSignal, SignalNote, Store } from '../../../packages/core/src/store/port.ts';
@@ -124,7 +124,7 @@ function telling(inStage: InStage): void {
   );
 }
 
-/** Parks unless it was spoken to, and then obeys and tries again. */
+/** Parks the thread. If it has pending signals, handles them first and tries again. */
 async function parkAfter(store: Store, thread: string, who: string): Promise<boolean> {
   const claimed = await store.claim(thread, owner(who));
   if (!claimed.ok) return false;
@@ -160,7 +160,7 @@ function crossings(inStage: InStage): void {
             await parking;
             crossed += 1;
             const [taken] = must(await store.take(owner('taker'), { count: 1, projects: ['one'] }));
-            // Heard before it parked, or queued for the next who takes it.
+            // The signal was handled before the thread parked, or queued for its next owner.
             const held = must(await store.claim('t', owner('look'), { force: true }));
             expect(taken !== undefined || held.heard >= number).toBe(true);
             must(await store.release(held));

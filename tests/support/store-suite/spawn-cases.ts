@@ -1,4 +1,4 @@
-// Cases 23-26 of the port: threads that a commit of their parent makes.
+// Cases 23-26 of the port: threads that a commit of their parent creates.
 import { expect, test } from 'vitest';
 import type { Commit } from '../../../packages/core/src/store/port.ts';
 import { type InStage, staged } from './journal-cases.ts';

@@ -1,4 +1,4 @@
-// A registry in a folder of its own, over a connection that fails when it is told to.
+// Creates a registry in a separate folder, over a connection with controlled faults.
 import { mkdtempSync, realpathSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -20,7 +20,7 @@ interface Switch {
 const ioError = (): Error => Object.assign(new Error('disk I/O error'), { errcode: 10 });
 const WRITES = /^\s*(INSERT|UPDATE|DELETE)/;
 
-/** A statement that goes through the switch. */
+/** Returns a statement that passes the switch. */
 function faulty(statement: StatementSync, sql: string, state: Switch, database: DatabaseSync) {
   const through =
     <Args extends unknown[], T>(call: (...args: Args) => T) =>
@@ -36,7 +36,7 @@ function faulty(statement: StatementSync, sql: string, state: Switch, database: 
       state.next = undefined;
       if (next === 'request') database.exec('ROLLBACK');
       else call(...args);
-      // Others come first.
+      // Another process commits first.
       state.isBusy = true;
       void Promise.resolve(state.meanwhile()).then(() => void (state.isBusy = false));
       state.isCut = next === 'all';

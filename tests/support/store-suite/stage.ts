@@ -1,5 +1,5 @@
-// What the conformance suite stands on: a store, other stores on the same data, a clock that stands
-// still until it is moved, and a switch for faults. Each implementation brings its own.
+// Defines the environment of the conformance suite: a store, other stores on the same data, a clock that does not
+// advance by itself, and controlled faults. Each implementation provides its own.
 import type { Clock, Outcome } from '@kernmantle/core/base';
 import type {
   Commit,
@@ -12,7 +12,7 @@ import type {
 } from '../../../packages/core/src/store/port.ts';
 
 export interface TestClock extends Clock {
-  /** Both clocks go on. */
+  /** Advances both clocks. */
   pass(ms: number): void;
 }
 
@@ -28,20 +28,20 @@ export function makeClock(): TestClock {
   };
 }
 
-/** What can go wrong between a store and its data. */
+/** Faults between a store and its data. */
 export interface Faults {
-  /** The next commit of the data is made, and the word of it is lost. */
+  /** The next commit is written, and its answer is lost. */
   loseAnswer(): void;
-  /** The next commit of the data is lost on its way there. */
+  /** The next commit is lost before it is written. */
   loseRequest(): void;
-  /** The next one is made and its word is lost; then nothing can be reached until `reconnect`. */
+  /** The next commit is written and its answer is lost. Then no data can be reached until `reconnect`. */
   disconnect(): void;
   reconnect(): void;
-  /** Others are at the data all the time. */
+  /** Sets whether other processes use the data all the time. */
   busy(isBusy: boolean): void;
-  /** Between the loss and the look whether it was written, this happens. */
+  /** Runs `step` between the lost answer and the check whether the commit was written. */
   meanwhile(step: () => Promise<void> | void): void;
-  /** The step-th write of every transaction throws; undefined: none does. */
+  /** The step-th write of every transaction throws. Undefined: no write throws. */
   breakAt(step: number | undefined): void;
 }
 
@@ -49,20 +49,20 @@ export interface Stage {
   store: Store;
   clock: TestClock;
   faults: Faults;
-  /** Owners that are certainly gone. */
+  /** Owners whose processes have certainly ended. */
   gone: Set<string>;
-  /** The largest number of events that this store allows for one thread. Absent: there is no limit. */
+  /** Maximum number of events of one thread in this store. Absent: no limit. */
   maxEvents?: number;
-  /** Sets the number of the last event of a thread, as if all events before it were written. */
+  /** Sets the number of the last event of a thread, as if all earlier events were written. */
   setSeq(thread: string, seq: number): Promise<void>;
-  /** Another process on the same data; closed with the stage. */
+  /** Opens another process on the same data. It is closed with the stage. */
   another(): Promise<Store>;
   close(): Promise<void>;
 }
 
 export type OpenStage = () => Promise<Stage>;
 
-/** The output of an outcome that must be one. */
+/** Returns the output of an outcome. Throws for a failure. */
 export function must<T>(outcome: Outcome<T>): T {
   if (!outcome.ok) throw new Error(`${outcome.error.code}: ${outcome.error.detail.message}`);
   return outcome.output;
@@ -95,7 +95,7 @@ export const aCommit = (
   more: Partial<Commit> = {},
 ): Commit => ({ expect: { seq, epoch }, events: [event()], ...more });
 
-/** A held thread with its sequence number, as a writer has it. */
+/** A leased thread with its sequence number, as its writer sees it. */
 export interface Writer {
   thread: string;
   epoch: number;
@@ -131,7 +131,7 @@ export async function begin(
   return writerOf(store, must(await store.createThread(aThread(id, more))));
 }
 
-/** A child that runs here, made by its parent's commit. */
+/** Creates a child with a commit of its parent. The child runs in this process. */
 export async function bear(
   store: Store,
   parent: Writer,
@@ -144,7 +144,7 @@ export async function bear(
   return writerOf(store, held);
 }
 
-/** Everything a reader can find about threads: two of these differ when anything was written. */
+/** Returns all data that a reader can find about threads. Two results differ if a row was written between them. */
 export async function pictureOf(store: Store, threads: readonly string[]): Promise<string> {
   const picture: unknown[] = [];
   for (const id of threads) {

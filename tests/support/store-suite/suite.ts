@@ -1,4 +1,4 @@
-// The port, described: one suite for every implementation of the store.
+// Describes the port: one suite for every implementation of the store.
 import { describe } from 'vitest';
 import { approvalCases } from './approval-cases.ts';
 import { budgetCases } from './budget-cases.ts';

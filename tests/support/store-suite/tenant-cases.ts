@@ -1,4 +1,4 @@
-// Whose a thread is, which items it goes with, and the queue by both.
+// Cases about the tenant of a thread, the items that it resumes with, and the queue by both.
 import { expect, test } from 'vitest';
 import { type InStage, staged } from './journal-cases.ts';
 import { aThread, bear, begin, must, type OpenStage, owner, writerOf } from './stage.ts';
@@ -147,12 +147,12 @@ function delays(inStage: InStage): void {
       expect(must(await other.take(owner('there'), wanted))).toEqual([]);
       clock.pass(999);
       expect(must(await other.take(owner('there'), wanted))).toEqual([]);
-      // It waits in the queue: nobody lost it.
+      // The thread is queued, so a sweep does not report it as lost.
       expect(must(await other.sweep()).interrupted).toEqual([]);
       clock.pass(1);
       const [taken] = must(await other.take(owner('there'), wanted));
       expect(taken).toMatchObject({ thread: 't', epoch: 2 });
-      // A stale lease queues nothing.
+      // A release with an outdated lease queues nothing.
       must(await store.release(held, { again: true, delayMs: 0 }));
       expect(must(await store.thread('t')).owner).toBe('there');
     }),

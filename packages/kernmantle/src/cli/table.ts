@@ -1,4 +1,4 @@
-// The table of all commands. `bundle/commands.json` has names, arguments and help texts; `CODE` has
+// Defines all commands. `bundle/commands.json` has names, arguments and help texts; `CODE` has
 // the modules. A new command needs a row in each and a file in `commands/`.
 import { Command } from 'commander';
 import { type CommandRun, readOwnJson, runs, version } from './command.ts';

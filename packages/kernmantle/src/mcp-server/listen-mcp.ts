@@ -80,7 +80,7 @@ export async function listenForMcp(
       await next();
     } else if (verdict.status === 401 && context.req.path.startsWith('/.well-known/')) {
       // Clients that look for another way to log in get a clear 404.
-      context.res = refuse({ status: 404, message: 'there is nothing here' });
+      context.res = refuse({ status: 404, message: 'not found; the server is at `/mcp`' });
     } else context.res = refuse(verdict);
     addHeaders(context.res.headers);
   });

@@ -1,4 +1,4 @@
-// A connection to one server: its tool list, its open requests, and whether it is still usable. The
+// Implements a connection to one server: its tool list, its open requests, and whether it is still usable. The
 // pool decides when it opens and closes.
 import {
   compact,

@@ -1,4 +1,4 @@
-// The transport to one server: the pipes of a sandboxed process, or HTTP to checked addresses. It
+// Opens the transport to one server: the pipes of a sandboxed process, or HTTP to checked addresses. It
 // also provides the status of the process and its last output.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Failure, fail, messageOf, type Outcome, ok } from '@kernmantle/core/base';
@@ -33,7 +33,7 @@ export interface McpLine {
   loggedIn(): Promise<Outcome<boolean>>;
   /** Ends the session on the server, with a short timeout. */
   takeLeave(): Promise<void>;
-  /** Releases all resources. Never throws. */
+  /** Ends the process or the streams. Never throws. */
   close(): Promise<Outcome<null>>;
 }
 

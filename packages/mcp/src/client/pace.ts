@@ -1,5 +1,5 @@
-// Backoff, rate limits and deadlines, which bound the cost of a server that fails, floods or
-// stalls.
+// Provides backoff, rate limits and deadlines, which bound the cost of a server that fails, sends too
+// many messages or does not answer.
 import { type Clock, fail, type Outcome } from '@kernmantle/core/base';
 import type { PoolCall } from './pool.ts';
 

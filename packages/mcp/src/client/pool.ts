@@ -1,4 +1,4 @@
-// Contract of the pool of connections to other servers. The rest of the package relies on it.
+// Defines the contract of the pool of connections to other servers. The rest of the package relies on it.
 import type { JsonObject, Outcome } from '@kernmantle/core/base';
 import type { Descriptor } from '@kernmantle/core/flow';
 
@@ -67,7 +67,7 @@ export interface PoolCall {
   readonly given: Descriptor;
   /** Receives progress of the server. Must not throw. */
   readonly onProgress?: (progress: JsonObject) => void;
-  /** Values that are always masked. */
+  /** Values that are masked in every answer and failure. */
   readonly secrets: readonly string[];
 }
 

@@ -1,10 +1,10 @@
-// Ports that the pool needs. The runtime implements them.
+// Defines the ports that the pool needs. The runtime implements them.
 import type { Clock, JsonObject, Outcome } from '@kernmantle/core/base';
 import type { LabelRecords } from '@kernmantle/core/flow';
 import type { ProcessPorts, Verifier } from '@kernmantle/core/kernel';
 import type { Authorizer } from '@kernmantle/core/runtime';
 
-/** Fields of W3C Trace Context. */
+/** Fields of W3C Trace Context, which each request carries. */
 export interface TraceContext {
   readonly traceparent?: string;
   readonly tracestate?: string;
@@ -43,7 +43,7 @@ export interface McpPoolPorts {
   readonly client: { readonly name: string; readonly version: string };
   /** Real path of the project. Processes run in it. */
   readonly projectRoot: string;
-  /** Folder of the user's settings. */
+  /** Folder of the user's settings and logins. */
   readonly home: string;
   /** Returns the sandbox, environment and folders for a process that starts now. */
   process(): Promise<ProcessPorts>;

@@ -1,4 +1,4 @@
-// Pins: hashes of the approved definition of a tool, including the server that lists it. Fields
+// Computes pins: hashes of the approved definition of a tool, including the server that lists it. Fields
 // that only affect the display (icons) are not included.
 import { hash } from 'node:crypto';
 import {

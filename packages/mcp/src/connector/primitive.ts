@@ -1,4 +1,4 @@
-// The primitive `mcp`: the end of the chains of connectors, of generated tools, and of `mcp_stdio`
+// Implements the primitive `mcp`: the end of the chains of connectors, of generated tools, and of `mcp_stdio`
 // and `mcp_http`. The config selects one of the three.
 import {
   fail,

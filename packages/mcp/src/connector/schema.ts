@@ -108,7 +108,7 @@ function moveRefs(schema: Json, to: string): Json {
   return moved;
 }
 
-/** Returns the schema of our answer, which has the answer of the server under `structured`. */
+/** Returns the schema of the tool's answer, which contains the server's answer as `structured`. */
 export function outputSchema(source: Json | undefined): JsonObject | undefined {
   if (!isObject(source)) return undefined;
   const structured = moveRefs(cleanSchema(source), '#/properties/structured');

@@ -178,7 +178,7 @@ function compare(wanted: readonly Wanted[], there: readonly ToolItem[]) {
   return { same, moved, changes, gone: there.filter(({ id }) => !ids.has(id)) };
 }
 
-/** Summary for the caller. It contains no text of the server. */
+/** Returns a summary for the caller. It contains no text of the server. */
 const named = ({ id, tool, before, pin }: Changing): JsonObject => ({
   id,
   name: shownText(tool.name, MAX_SHOWN),

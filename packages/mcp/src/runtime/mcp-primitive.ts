@@ -1,5 +1,5 @@
-// The primitive `mcp`: calls tools of other servers over a pool of connections, which closes with
-// the primitive.
+// Implements the primitive `mcp`: calls tools of other servers over a pool of connections, which
+// closes with the primitive.
 import { hash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import {

@@ -258,7 +258,7 @@ export async function withApprovals(
     throw refused('Invalid or expired requestState');
   }
   if (!isObject(again) || !takeOnce(questions, nonce))
-    throw refused('this question was answered already');
+    throw refused('this question already has an answer');
   if (!canAsk(ports, context)) throw refused('this client cannot decide approval requests');
   const decision = decisionIn(context);
   // Without a decision the request stays pending, and the client is not asked again.

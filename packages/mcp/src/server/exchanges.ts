@@ -1,4 +1,4 @@
-// Open requests and streams over HTTP, by client. They all end when the token of the client is
+// Tracks open requests and streams over HTTP, by client. They all end when the token of the client is
 // removed. A client that does not read its answers is disconnected.
 
 /** Maximum number of unread bytes of a client. The last message is never cut. */

@@ -1,4 +1,4 @@
-// The interface between the server and its host, which `runtime/mcp-host.ts` implements. The server
+// Defines the interface between the server and its host, which `runtime/mcp-host.ts` implements. The server
 // does not run threads and does not decide about permissions.
 import type { Json, JsonObject, Outcome } from '@kernmantle/core/base';
 import type { ComposedPolicy } from '@kernmantle/core/flow';

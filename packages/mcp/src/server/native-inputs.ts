@@ -1,4 +1,4 @@
-// Questions of a tool to the client. A tool that answers `{input_required: {requests, state}}` is
+// Asks the client the questions of a tool. A tool that answers `{input_required: {requests, state}}` is
 // called again with `input_responses`, by the names of its requests, and its own `state` as
 // `input_state`. Neither is ever taken from the arguments of a client.
 import {

@@ -62,7 +62,7 @@ export function addCompletion(server: McpServer, { prompts, templates }: Choices
 export function addPrompts(server: McpServer, parts: ServerParts, { prompts }: Choices): void {
   for (const { id, directive } of parts.host.library.all('directive')) {
     if (directive?.expose?.mcp !== 'prompt') continue;
-    // If two have the same name, which `check` reports, the first one gets it.
+    // If two directives have the same name, which `check` reports, the first one gets it.
     const name = [directive.expose.name ?? id, id].find((one) => !prompts.has(one));
     if (name === undefined) continue;
     addPrompt(server, { name, id }, directive, parts);

@@ -1,5 +1,5 @@
-// State that a client returns with its answers. It is signed, expires soon, and is valid only for
-// the client and the call for which it was made. A changed state is refused.
+// Signs and verifies the state that a client returns with its answers. The state expires soon, and is
+// valid only for the client and the call for which it was made. A changed state is refused.
 import { createHash, createHmac } from 'node:crypto';
 import {
   canonicalJson,

@@ -95,7 +95,7 @@ export function createChanges(host: McpHost): Changes {
   };
 }
 
-/** Subscriptions of the older revision: one address per request, until the connection ends. */
+/** Adds the subscriptions of the older revision: one address per request, until the connection ends. */
 export function addSubscriptions(
   server: McpServer,
   { host, client }: ServerParts,
@@ -137,7 +137,7 @@ export const listedUris = (body: Json | undefined): ReadonlySet<string> =>
   new Set(textsAt(getOwn(getOwn(body, 'params'), 'notifications'), 'resourceSubscriptions'));
 
 /**
- * Subscriptions of the current revision over a lasting connection. The SDK answers
+ * Creates the subscriptions of the current revision over a lasting connection. The SDK answers
  * `subscriptions/listen` and forwards the requested notifications; this function produces them.
  * `hear` receives every message.
  */

@@ -1,5 +1,5 @@
-// Resources that a client can read without a tool call: its threads, directives and knowledge. They
-// use the same kernel tools as tool calls, so they are checked and recorded in the same way.
+// Serves resources that a client can read without a tool call: its threads, directives and knowledge.
+// They use the same kernel tools as tool calls, so they are checked and recorded in the same way.
 import { fail, getOwn, type JsonObject, type Outcome, ok, textAt } from '@kernmantle/core/base';
 import { idInUri } from '@kernmantle/core/items';
 import {

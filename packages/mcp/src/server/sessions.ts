@@ -1,4 +1,4 @@
-// Sessions of the older protocol revision over HTTP: a client initializes once and then names its
+// Manages sessions of the older protocol revision over HTTP: a client initializes once and then names its
 // session, over which the server can also send requests. A session belongs to the client that
 // opened it. The number of sessions and their idle time are bounded.
 import { randomUUID } from 'node:crypto';

@@ -58,7 +58,7 @@ function command(
   };
 }
 
-/** Reads the scope of an approval. At most one option is allowed; undefined without one. */
+/** Reads the extent of an approval. Fails with `usage` for several options. Undefined without one. */
 function answerOf(options: CommandCall['options']): Outcome<DecisionInput['answer']> {
   const { once, beyond, value } = options;
   const scope = asText(options.scope);

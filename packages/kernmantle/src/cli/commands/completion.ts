@@ -150,7 +150,7 @@ function zsh(commands: readonly Command[]): string {
   return filled('zsh', top.join('\n'));
 }
 
-/** Commands and options with their descriptions. Other words are completed at run time. */
+/** Writes all commands and options with their descriptions. Other words are completed at run time. */
 function fish(commands: readonly Command[]): string {
   const lines: string[] = [];
   const add = (name: string, list: readonly Command[], above: string): void => {

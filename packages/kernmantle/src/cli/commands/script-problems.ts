@@ -89,7 +89,7 @@ export const isSelected =
       ? source === 'project' || source === 'user'
       : paths.some((path) => isBelow(resolve(file), path));
 
-/** Problems in scripts of the selected items, and of directive files outside of item folders. */
+/** Returns problems in scripts of the selected items, and of directive files outside of item folders. */
 export async function scriptProblems(
   library: Library,
   paths: readonly string[],

@@ -40,7 +40,7 @@ interface ScriptJob extends Omit<WatchedScript, 'path' | 'name' | 'text' | 'trai
 
 interface ScriptEnd {
   readonly code: number;
-  /** All problems, formatted for display. */
+  /** Text of each problem, for people. */
   readonly problems: readonly string[];
   readonly fault: Fault | undefined;
   readonly outputs: unknown;
@@ -57,7 +57,7 @@ function read(job: ScriptJob): Outcome<{ path: string; text: string }> {
   return fail('not_found', `\`${job.file ?? ''}\` cannot be read: ${why}`);
 }
 
-/** The path relative to the current folder. */
+/** Returns the path relative to the current folder. */
 function shownName(path: string, job: Pick<ScriptJob, 'cwd' | 'text'>): string {
   if (job.text !== undefined) return '<command line>';
   const short = relative(job.cwd, path);

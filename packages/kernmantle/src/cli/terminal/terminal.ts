@@ -1,4 +1,4 @@
-// Output for people and programs: data goes to stdout, everything else to stderr. Colour is only
+// Writes output for people and programs: data goes to stdout, everything else to stderr. Colour is only
 // for terminals, and control characters in untrusted text are made visible.
 import {
   type Diagnostic,

@@ -53,8 +53,6 @@ export function amountsOf({ cost, limits }: { cost: JsonObject; limits: JsonObje
   });
 }
 
-// How a run ended, in one line with its cost and what to do next, and as an exit code.
-
 const BY_STATUS: Readonly<Record<string, number>> = {
   completed: EXIT.done,
   limit: EXIT.limit,

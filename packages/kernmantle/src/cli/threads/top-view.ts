@@ -192,7 +192,7 @@ interface TopTime {
 
 interface TopSize {
   readonly width: number;
-  /** Maximum number of lines. */
+  /** Maximum number of lines of all groups. */
   readonly height: number;
   /** Maximum number of cells of a name. Longer names are cut. */
   readonly name?: number;

@@ -157,7 +157,7 @@ function showTool(terminal: Terminal, tool: Json, sign: string): void {
   }
 }
 
-/** Lines about a tool: its name on the server, description, inputs, needs and risk. */
+/** Returns lines about a tool: its name on the server, description, inputs, needs and risk. */
 const linesOf = (tool: Json, id: string): string[] =>
   [
     ...(id.endsWith(`/${textAt(tool, 'name')}`)
@@ -203,7 +203,7 @@ async function decide(
   const done = await decideApproval(store, id, { decision, by, why });
   if (!done.ok) return done;
   return yes === undefined
-    ? fail('cancelled', 'the question was not answered')
+    ? fail('cancelled', 'the approval request was not answered')
     : ok(yes ? 'yes' : 'no');
 }
 

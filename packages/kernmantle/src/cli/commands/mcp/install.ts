@@ -31,7 +31,7 @@ import { withMember } from './json-member.ts';
 
 const MAX_BYTES = 16 * 1024 * 1024;
 
-/** Real path of a file that may not exist yet. Undefined if a part of the path is not a folder. */
+/** Returns the real path of a file that may not exist yet. Undefined if a part of the path is not a folder. */
 function realPlace(file: string): string | undefined {
   const there = lstatSync(file, { throwIfNoEntry: false });
   if (there) return realpathSync(file);

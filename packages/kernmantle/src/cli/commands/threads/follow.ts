@@ -1,4 +1,4 @@
-// `threads tail`: the latest events of a thread, and with `-f` those that come.
+// Implements `threads tail` and `threads wait`: prints events, or waits until threads have ended or are parked.
 import {
   EXIT,
   getOwn,

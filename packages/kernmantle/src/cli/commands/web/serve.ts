@@ -33,7 +33,7 @@ function tlsOf({ options, terminal: { cwd } }: CommandCall) {
 type ServeWish = Omit<Parameters<typeof startWeb>[1], 'version' | 'onError'> & {
   /** Description of the served project. Absent: the path of the project. */
   readonly about?: string;
-  /** Command that prints another link. */
+  /** Command that prints another link. Absent: `km web link`. */
   readonly link?: string;
 };
 
