@@ -35,9 +35,12 @@ function messagesOf({ path, text }) {
 const { files } = readSources(process.cwd());
 const chosen = files.filter(({ path }) => path.startsWith(folder));
 const random = numbersFrom(Number(seed));
-for (const [title, all] of [
-  ['comments', chosen.flatMap(commentsOf).filter(({ lines }) => lines.length > 0)],
-  ['messages', chosen.flatMap(messagesOf)],
+for (const { title, all } of [
+  {
+    title: 'comments',
+    all: chosen.flatMap(commentsOf).filter(({ lines }) => lines.length > 0),
+  },
+  { title: 'messages', all: chosen.flatMap(messagesOf) },
 ]) {
   console.log(`\n${title}: ${values.count} of ${all.length}, seed ${seed}`);
   for (let left = Number(values.count); left > 0 && all.length > 0; left--) {

@@ -20,6 +20,7 @@ import { startWeb } from '../src/index.ts';
 import { rawRequest } from './support/raw-request.ts';
 import { ask, login, openServed, spawnLauncher } from './support/serve.ts';
 
+const APP = fileURLToPath(new URL('../src/page/app.tsx', import.meta.url));
 const POLICY =
   "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
   "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; " +
@@ -36,7 +37,13 @@ test('the document is served for every page, without a session and without anyth
     '/scripts',
     '/health',
     '/login',
+    ...[
+      ...readFileSync(APP, 'utf8').matchAll(
+        /^ {2}(\w+): async \(\) => \(await import\('\.\/views/gm,
+      ),
+    ].map(([, view]) => `/${view}`),
   ];
+  expect(pages).toContain('/fleet');
   for (const path of pages) {
     const { status, headers, body } = await rawRequest(url, { path });
     expect(status).toBe(200);

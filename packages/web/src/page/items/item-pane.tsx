@@ -148,13 +148,7 @@ function Parts({ kind, id, view }: { kind: string; id: string; view: ItemView })
   return (
     <>
       <Missing missing={view.missing} />
-      {kind === 'directive' ? (
-        <Lines
-          title={about.grants.length === 0 ? 'No rights' : 'Rights'}
-          lines={about.grants}
-          isShort
-        />
-      ) : null}
+      {kind === 'directive' ? <Lines title="Rights" lines={about.grants} isShort /> : null}
       <Lines title="Problems" lines={about.problems} />
       <Lines title="Ceilings" lines={about.ceilings} />
       <Limits view={view} />

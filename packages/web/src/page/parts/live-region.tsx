@@ -14,6 +14,7 @@ const TITLES: Readonly<Record<string, string>> = {
   '': 'Threads',
   approvals: 'Approvals',
   cost: 'Cost',
+  fleet: 'Fleet',
   items: 'Items',
   scripts: 'Scripts',
   health: 'Health',
