@@ -80,11 +80,11 @@ describe.skipIf(server === '')('over a server (needs PostgreSQL)', SLOW, () => {
     try {
       const ran = await at(own, 'run', 'look');
       expect(ran.code).toBe(1);
-      expect(ran.output).toContain('may not use schema');
+      expect(ran.output).toContain('cannot use schema');
       own.searchParams.set('schema', `${user}_none`);
       const made = await at(own, 'store', 'migrate');
       expect(made.code).toBe(1);
-      expect(made.output).toContain('does not let this user do what is needed');
+      expect(made.output).toContain('denies this user a required right');
       expect(made.output + ran.output).not.toContain('poor-secret');
     } finally {
       await stage.sql(`DROP ROLE ${user}`);
