@@ -36,7 +36,7 @@ describe.skipIf(server === '')('over a server (needs PostgreSQL)', SLOW, () => {
     await untilReturned(stage);
     // It is taken and handed back again and again; between that it is at work.
     const told = async () => (await km('doctor')).output;
-    await expect.poll(told, { timeout: timeoutMs(60_000) }).toContain('handed back by a worker');
+    await expect.poll(told, { timeout: timeoutMs(60_000) }).toContain('returned by a worker');
     expect((await km('threads', 'stop', first)).code).toBe(0);
     const running = km('run', 'look');
     await untilReturned(stage, 2);
@@ -47,7 +47,7 @@ describe.skipIf(server === '')('over a server (needs PostgreSQL)', SLOW, () => {
     expect(ran.output).toContain('seen');
     expect(ran.code).toBe(0);
     for (const words of [['tail'], ['show']]) {
-      expect((await km('threads', ...words, 'last')).output).toContain('handed back by a worker');
+      expect((await km('threads', ...words, 'last')).output).toContain('returned by a worker');
     }
     expect((await km('doctor')).output).not.toContain('handed back');
     expect((await km('replay', 'last')).code).toBe(0);
