@@ -1,9 +1,9 @@
--- Leases, and the jobs of the queue that follow from them. INVARIANT: rows of threads are locked in the order of
--- their ids, and before the jobs. `km_take` and `km_sweep` wait for no row: they skip a locked one.
+-- Implements leases, and the jobs of the queue that follow from them. INVARIANT: rows of threads are always locked
+-- in the order of their ids, and before the jobs. `km_take` and `km_sweep` never wait: they skip a locked row.
 
 -- Claims the lease of one thread. `o_refused`: not_found, store_newer, thread_ended or lease_held, with columns of
--- the thread. From here on its journal has the format of the new owner. `o_dropped`: its jobs, which the caller
--- drops in the same transaction, in the queue of format `o_format`.
+-- the thread. After the claim its journal has the format of the new owner. `o_dropped`: its jobs, which the
+-- caller drops in the same transaction, in the queue of format `o_format`.
 CREATE OR REPLACE FUNCTION km_claim(p_thread text, p_owner text, p_ttl bigint, p_max bigint,
   p_force boolean, p_reopen boolean, p_gone text[], p_format int,
   OUT o_refused text, OUT o_status text, OUT o_owner text, OUT o_until bigint, OUT o_tenant text,
@@ -86,7 +86,7 @@ BEGIN
   RETURN FOUND;
 END $$;
 
--- Finds threads whose lease is over, and threads at work that have neither a lease nor a place in a queue.
+-- Finds threads whose lease has expired, and running threads that are neither leased nor queued.
 CREATE OR REPLACE FUNCTION km_lost(p_max bigint, p_gone text[])
   RETURNS TABLE (o_thread text, o_epoch int, o_seq int, o_ended boolean) LANGUAGE plpgsql AS $$
 DECLARE
@@ -100,8 +100,8 @@ BEGIN
       AND t.updated <= v_now - 60000;
 END $$;
 
--- Interrupts lost threads that are at work, and queues the others. A thread that has another epoch, or whose owner
--- renewed the lease after `km_lost`, is left alone.
+-- Interrupts lost threads that are running, and queues the others. A thread that has another epoch, or whose owner
+-- renewed the lease after `km_lost`, is not changed.
 CREATE OR REPLACE FUNCTION km_sweep(p_threads text[], p_epochs int[], p_max bigint, p_gone text[])
   RETURNS TABLE (o_thread text, o_seq int, o_interrupted boolean) LANGUAGE plpgsql AS $$
 DECLARE
@@ -130,7 +130,7 @@ BEGIN
   END LOOP;
 END $$;
 
--- Returns the jobs that the queue must make and drop for these threads, and announces their new state.
+-- Returns the jobs that the queue must create and drop for these threads, and announces their new state.
 CREATE OR REPLACE FUNCTION km_follow(p_threads text[])
   RETURNS TABLE (o_thread text, o_tenant text, o_project text, o_format int, o_priority int, o_at bigint,
     o_job uuid, o_made boolean, o_dropped uuid[]) LANGUAGE plpgsql AS $$

@@ -1,9 +1,9 @@
--- Limits of requests that machines share, and labels of files. How a limit holds, as the provider sees it:
+-- Implements request limits that machines share, and labels of files. These rules enforce a limit:
 -- - A request locks the rows of its limits first, in the order of their names. Only the clock of the server counts.
 -- - `places` are open requests. A place is lost if its owner did not renew it in time and the connection of the last
---   renewal is closed as well: a process that stands still cannot end a request, and stays connected.
--- - `rate_buckets` hold the seconds in which requests arrive at the latest: first `SEND_WITHIN_MS` after they were
---   admitted, then when they were answered. A second counts for 60 more, so no 60 seconds exceed the limit.
+--   renewal is closed as well, because a frozen process cannot end a request but stays connected.
+-- - `rate_buckets` contain the latest seconds of arrival of requests: at first `SEND_WITHIN_MS` after the entry,
+--   then the second of the answer. A second counts for 60 more, so no 60 seconds exceed the limit.
 -- - `waiting` are requests without a place. A place that one of them waits for is not given to a later one.
 
 -- Start of the backend of this session. Together with its number it identifies one connection.
@@ -23,8 +23,8 @@ BEGIN
     ORDER BY p.place FOR UPDATE SKIP LOCKED);
 END $$;
 
--- Empty texts: the request has a place. Otherwise the limit that is reached, and when to ask again. `never`: the
--- request cannot have a place today.
+-- Gives a place to a request (empty texts). Otherwise returns the reached limit and the time until the next try.
+-- `never`: the request cannot get a place today.
 CREATE OR REPLACE FUNCTION km_enter(
   p_provider text, p_tenant text, p_owner text, p_tokens bigint, p_spend numeric, p_ttl bigint,
   p_send_within bigint,

@@ -1,4 +1,4 @@
--- An account is one row with one version: its amounts and its open reservations, as JSON.
+-- An account is one row with one version. It contains its amounts and its open reservations as JSON.
 ALTER TABLE budgets ADD COLUMN version int NOT NULL DEFAULT 0, ADD COLUMN account jsonb;
 
 CREATE FUNCTION km_amounts(p_amounts numeric[]) RETURNS jsonb LANGUAGE sql IMMUTABLE

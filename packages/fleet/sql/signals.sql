@@ -1,6 +1,6 @@
--- Time, the channel of the registry, and signals.
+-- Implements the time and the channel of the registry, and signals.
 
--- Milliseconds since 1970. All times of the registry are the server's.
+-- Returns milliseconds since 1970. All times of the registry are on the clock of the server.
 CREATE OR REPLACE FUNCTION km_now() RETURNS bigint LANGUAGE sql VOLATILE
   AS $$ SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint $$;
 
@@ -15,7 +15,7 @@ CREATE OR REPLACE FUNCTION km_tell(p_word text) RETURNS void LANGUAGE sql VOLATI
   AS $$ SELECT pg_notify('km_' || coalesce((SELECT value FROM about WHERE name = 'channel'),
     current_schema()), left(p_word, 7000)) $$;
 
--- Sends a signal once for each key. No number: the thread does not exist (no status) or has ended.
+-- Sends a signal once for each key. Without a number, the thread does not exist (no status) or has ended.
 CREATE OR REPLACE FUNCTION km_signal(p_thread text, p_kind text, p_payload text, p_key text, p_by text,
   p_now bigint, OUT o_number int, OUT o_status text) LANGUAGE plpgsql AS $$
 BEGIN

@@ -3,7 +3,7 @@
 -- and returns the current rows. INVARIANT: accounts are locked before threads, the root first, and threads
 -- in the order of their ids.
 
--- The nearest thread of a chain that revokes what the threads below it are allowed to do.
+-- Returns the nearest thread of a chain that revokes the rights of the threads below it.
 CREATE OR REPLACE FUNCTION km_revoked(p_chain text[]) RETURNS text LANGUAGE sql STABLE AS $$
   SELECT u.id FROM unnest(p_chain) WITH ORDINALITY u(id, at) JOIN threads t ON t.id = u.id
     WHERE t.killed OR km_revokes(t.status) ORDER BY u.at LIMIT 1
@@ -15,7 +15,7 @@ CREATE OR REPLACE FUNCTION km_signals(p_thread text, p_after int) RETURNS json L
   FROM (SELECT * FROM signals WHERE thread = p_thread AND number > p_after ORDER BY number LIMIT 1000) s
 $$;
 
--- The number of the first secret that is stored with other bytes.
+-- Returns the number of the first secret that is stored with other bytes.
 CREATE OR REPLACE FUNCTION km_secret(p_thread text, p_secrets jsonb) RETURNS int LANGUAGE sql STABLE AS $$
   SELECT min(s.number) FROM jsonb_to_recordset(p_secrets) AS g(number int, sealed text)
     JOIN secrets s ON s.thread = p_thread AND s.number = g.number AND s.sealed <> decode(g.sealed, 'base64')
@@ -27,13 +27,13 @@ CREATE OR REPLACE FUNCTION km_keep(p_thread text, p_secrets jsonb) RETURNS void 
     FROM jsonb_to_recordset(p_secrets) AS g(number int, sealed text) ON CONFLICT DO NOTHING
 $$;
 
--- The first child whose id has an account. Accounts stay, so an id is never used twice.
+-- Returns the first child whose id has an account. Accounts stay, so an id is never used twice.
 CREATE OR REPLACE FUNCTION km_taken(p_children jsonb) RETURNS text LANGUAGE sql STABLE AS $$
   SELECT b.thread FROM jsonb_array_elements(p_children) WITH ORDINALITY c(child, at)
     JOIN budgets b ON b.thread = c.child ->> 'id' ORDER BY c.at LIMIT 1
 $$;
 
--- The rows that a decision about a commit needs. NULL: the thread does not exist.
+-- Returns the rows that a decision about a commit needs. NULL: the thread does not exist.
 CREATE OR REPLACE FUNCTION km_view(p_thread text, p_more jsonb) RETURNS json LANGUAGE sql STABLE AS $$
   SELECT json_build_object('seq', t.seq, 'epoch', t.epoch, 'status', t.status, 'wakes', t.wakes,
     'heard', t.heard, 'lease_ms', t.lease_until - km_now(), 'chain', t.chain,
@@ -52,7 +52,7 @@ CREATE OR REPLACE FUNCTION km_audit(p_rows jsonb, p_now bigint) RETURNS void LAN
       target text, decision text, reason text)
 $$;
 
--- Account, row, data, first events and secrets of a new thread. `p_parent` is empty for a root.
+-- Inserts account, row, data, first events and secrets of a new thread. `p_parent` is empty for a root.
 CREATE OR REPLACE FUNCTION km_insert(p_child jsonb, p_parent threads, p_birth text, p_now bigint)
 RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
@@ -90,7 +90,7 @@ BEGIN
   IF p_child ? 'secrets' THEN PERFORM km_keep(v_id, p_child -> 'secrets'); END IF;
 END $$;
 
--- False: the id is in use.
+-- Creates a root thread. False: the id is in use.
 CREATE OR REPLACE FUNCTION km_create(p_thread jsonb, p_birth text) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
   v_parent threads;
@@ -100,7 +100,7 @@ BEGIN
   RETURN true;
 END $$;
 
--- The parts that few commits have.
+-- Writes the parts that few commits have.
 CREATE OR REPLACE FUNCTION km_write_rest(t threads, p_more jsonb, p_now bigint) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -123,9 +123,9 @@ BEGIN
   IF p_more ? 'audit' THEN PERFORM km_audit(p_more -> 'audit', p_now); END IF;
 END $$;
 
--- `p_chain` and `p_versions`: the accounts behind the decision, the root first; NULL if it needs none.
--- `p_wakes`: the number of signals behind the decision; NULL if it needs none. `o_view`: nothing was written.
--- The rows in it stay locked until the transaction ends, so a second call in it does not fail for them.
+-- Writes a commit. `p_chain` and `p_versions`: accounts of the decision, the root first (NULL: none). `p_wakes`:
+-- number of signals of the decision (NULL: any). `o_view`: the commit was not written. The rows in `o_view` stay
+-- locked until the transaction ends, so a second call in the transaction does not fail because of them.
 CREATE OR REPLACE FUNCTION km_write(p_thread text, p_seq int, p_epoch int, p_wakes int, p_chain text[],
   p_versions int[], p_types text[], p_turns int[], p_times bigint[], p_texts text[], p_told int, p_heard int,
   p_status text, p_cost text, p_attempt int, p_release boolean, p_queue_in bigint, p_more jsonb,

@@ -1,5 +1,5 @@
 // Adds stores on a server to a runtime: the driver for PostgreSQL addresses, and the request limits that
-// the machines of such a store share. The code behind it is loaded when a runtime has such a store.
+// the machines of such a store share. The code for them is loaded when a runtime has such a store.
 import type { Extension, RuntimeContext, StoreDriver } from '@kernmantle/core/runtime';
 import type { Fleet, Store } from '@kernmantle/core/store';
 import type { SharedRequests } from './runtime/request-limits.ts';
@@ -17,7 +17,7 @@ const postgres: StoreDriver = {
   },
 };
 
-/** Has an entry for each open project that has asked a model. */
+/** One entry for each open project that has sent a request to a model. */
 const requests = new WeakMap<RuntimeContext, Promise<SharedRequests>>();
 
 const openRequests = async (
@@ -39,7 +39,7 @@ export const fleet: Extension = {
       return await (await opening).share(model)(resolved, caller);
     };
   },
-  /** Waits until the store knows what each request took. */
+  /** Waits until the store has the amounts that each request used. */
   async close(rooms) {
     await (await requests.get(rooms))?.settled();
   },

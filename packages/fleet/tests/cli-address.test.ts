@@ -75,9 +75,9 @@ describe.skipIf(server === '')('over a server (needs PostgreSQL)', () => {
     const place = silent.address();
     const cut = typeof place === 'object' && place ? place.port : 0;
     const cases: [what: string, given: string, code: number, says: RegExp][] = [
-      ['no address', 'agents', 2, /no address of a store; a store is given as `postgres:\/\//],
-      ['another kind', 'mysql://a:Secret77@b/c', 2, /`mysql` is no kind of store/],
-      ['no database', 'postgres://a:Secret77@b', 2, /names no database/],
+      ['no address', 'agents', 2, /invalid store address; use `postgres:\/\//],
+      ['another kind', 'mysql://a:Secret77@b/c', 2, /unsupported store type `mysql`/],
+      ['no database', 'postgres://a:Secret77@b', 2, /has no database/],
       ['a wrong schema', `${server}?schema=A-B`, 2, /schema/],
       ['nobody listens', other((url) => void (url.port = String(port))), 1, /cannot be reached/],
       ['it hangs up', other((url) => void (url.port = String(cut))), 1, /cannot be reached/],

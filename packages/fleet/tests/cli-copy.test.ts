@@ -51,7 +51,7 @@ test('a registry is copied to another file, and says what to do when it cannot',
   renameSync(join(fixture.root, 'there.db'), registry());
   expect((await km('threads', 'show', id)).output).toContain('completed');
   expect((await km('audit')).output).toContain('store:copy');
-  expect((await km('store', 'copy', 'none.db', 'x.db')).output).toContain('there is no registry');
+  expect((await km('store', 'copy', 'none.db', 'x.db')).output).toContain('not found');
   expect((await km('store', 'copy', 'mysql://me:word@host/x', '.')).output).not.toContain('word');
 });
 

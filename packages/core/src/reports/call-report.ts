@@ -1,6 +1,6 @@
-// How a value came to be, or why something was refused. In a thread it is told from the journal: everything
-// a model writes is made of all it has read, so what led to a call are the messages and results before the
-// reply that asked for it, then that reply, then the argument.
+// Explains the origin of a value, or a refusal, from the journal of a thread. A model can use everything that it
+// has read, so the sources of a call are the messages and results before the reply that requested it, then that
+// reply, then the argument.
 import {
   fail,
   getOwn,
@@ -21,23 +21,23 @@ import {
   type readCalls,
 } from '../journal/index.ts';
 
-/** A step on the way; `seq`: the event of the thread that it stands for. */
+/** A step between the sources and the explained value. `seq`: event of the step. Absent: it has no event. */
 export interface ExplainedNode extends ProvenanceNode {
   readonly seq?: number;
 }
 
 export interface Explained extends Provenance {
-  /** What is explained, in one line. */
+  /** Name of the explained call, value or event, in one line. */
   readonly subject: string;
-  /** Absent where nothing was refused. */
+  /** Refusal of the call. Null: the call was not refused. */
   readonly refusal: Json;
   readonly nodes: readonly ExplainedNode[];
   readonly seq?: number;
 }
 
 /**
- * What of a thread: an event and an argument of its call, or a value (as `explainValue` reads it). The last refusal when
- * nothing is said.
+ * Subject of an explanation: an event and an argument of its call, or a value (as `explainValue` reads it). Without
+ * a field it is the last refusal.
  */
 export interface AskedAbout {
   readonly seq?: number;
@@ -45,7 +45,7 @@ export interface AskedAbout {
   readonly value?: string;
 }
 
-/** More than this nobody looks at; the latest count most. */
+/** Maximum number of sources. The latest ones are the most useful. */
 const MAX_READ = 1000;
 export const REFUSED: ReadonlySet<string> = new Set(['permission_denied', 'needs_input']);
 
@@ -65,7 +65,7 @@ const errorOf = ({ data }: CallResult): JsonObject => {
 export const isRefusal = (event: Recorded): event is CallResult =>
   event.type === 'tool_result' && REFUSED.has(plainText(errorOf(event).code));
 
-/** Labels that say more than where something came from: that its sources say. */
+/** Returns the labels without those that only name a source, because `sources` has these. */
 export const tellingLabels = (...lists: readonly (readonly string[])[]): string[] =>
   [...new Set(lists.flat())].filter((label) => !/^(src|dir):/.test(label));
 
@@ -76,10 +76,10 @@ type CallStory = Partial<CallEvents>;
 export const callIdOf = ({ data }: Recorded): string | undefined =>
   'call_id' in data ? plainText(data.call_id) || undefined : undefined;
 
-/** The tool of a result stands with its call when the result does not name it. */
+/** Returns the tool of a call. A result without the name of its tool has it in its intent. */
 function toolOf({ intent, result }: CallStory): string {
   const named = result?.data.tool ?? getOwn(intent?.data.arguments, 'item_id') ?? intent?.data.verb;
-  // What the harness hands over at the start is the directive itself.
+  // The result that opens the conversation contains the directive itself.
   return named === undefined ? 'directive' : `tool ${plainText(named)}`;
 }
 
@@ -90,7 +90,7 @@ export const nameOf = (event: ModelInput, journal: CallIndex): string =>
 
 export const placeOf = ({ turn }: Recorded) => ({ file: 'turn', line: turn });
 
-/** Why an argument may steer, in words. */
+/** Texts of the origins that allow an argument to decide about effects. */
 const ORIGINS: Readonly<Record<string, string>> = {
   said: 'said by the user or the directive',
   result: 'field of a trusted result',
@@ -104,24 +104,24 @@ const ORIGINS: Readonly<Record<string, string>> = {
   closed: 'closed to others',
 };
 
-/** What a refusal is about: all that it carries, and the marks for which it was refused. */
+/** Marks of a refused call: all of them, and those for which a rule refused it. */
 interface Blamed {
   readonly carried?: readonly string[] | undefined;
   readonly taint?: readonly string[];
 }
 
-/** What was read before a reply; of a refusal only what its marks tell of, of a taint only who brought it. */
+/** Returns the inputs before an event: of a refusal those with its marks, of a taint those that have it. */
 function readBefore(
   events: readonly Recorded[],
   until: number,
   { carried, taint = [] }: Blamed,
   journal: CallIndex,
 ): ExplainedNode[] {
-  const known = carried && new Set(carried);
+  const marksOfCall = carried && new Set(carried);
   const read = events
     .filter(isRead)
     .filter(({ seq }) => seq < until)
-    .filter(({ data }) => !known || data.marks.taint.every((mark) => known.has(mark)));
+    .filter(({ data }) => !marksOfCall || data.marks.taint.every((mark) => marksOfCall.has(mark)));
   const guilty = read.filter(({ data }) => taint.some((mark) => data.marks.taint.includes(mark)));
   return (guilty.length > 0 ? guilty : read).slice(-MAX_READ).map((event, id) => ({
     id,
@@ -134,7 +134,7 @@ function readBefore(
   }));
 }
 
-/** The reply that asked for what happened at `seq`; a call of a script has none. */
+/** Returns the last reply of the turn before event `seq`. Undefined: a script made the call. */
 const replyBefore = (events: readonly Recorded[], seq: number, turn: number): Said | undefined =>
   events.findLast(
     (event): event is Said =>
@@ -149,7 +149,7 @@ const aboutOf = ({ intent, denial }: CallStory): JsonObject => ({
   ...denial?.data.about,
 });
 
-/** Arguments that something is known about, or the one that is asked for. */
+/** Returns a node for each argument with facts, or for the requested argument. */
 function argumentNodes(
   story: CallStory,
   { argument }: AskedAbout,
@@ -161,9 +161,9 @@ function argumentNodes(
   if (!at) return [];
   const names = argument === undefined ? Object.keys(about) : [argument];
   return names.map((name, index) => {
-    const known = getOwn(about, name);
-    const labels = textsIn(getOwn(known, 'labels'));
-    const origin = plainText(getOwn(known, 'origin'));
+    const facts = getOwn(about, name);
+    const labels = textsIn(getOwn(facts, 'labels'));
+    const origin = plainText(getOwn(facts, 'origin'));
     const why = Object.hasOwn(ORIGINS, origin) ? `, ${ORIGINS[origin]}` : '';
     return {
       id: first + index,
@@ -177,7 +177,7 @@ function argumentNodes(
   });
 }
 
-/** What was read, the reply made of it, and what that reply asked for. */
+/** Returns the inputs before an event and the reply that requested it. `from`: nodes that lead to the event. */
 function wayTo(
   events: readonly Recorded[],
   at: { readonly seq: number; readonly turn: number },
@@ -189,7 +189,7 @@ function wayTo(
   const all = nodes.map(({ id }) => id);
   if (!reply) return { nodes, from: all };
   const id = nodes.length;
-  const said: ExplainedNode = {
+  const replyNode: ExplainedNode = {
     id,
     operation: 'reply of the model',
     place: placeOf(reply),
@@ -198,12 +198,12 @@ function wayTo(
     from: all,
     seq: reply.seq,
   };
-  return { nodes: [...nodes, said], from: [id] };
+  return { nodes: [...nodes, replyNode], from: [id] };
 }
 
 const NO_DETAIL: JsonObject = {};
 
-/** The fault of a refused call, wherever it stands. */
+/** Returns the fault of a refused call, from its result or from its denial. */
 function faultOf({ denial, result }: CallStory): { code: Json; detail: JsonObject } | undefined {
   const error = result && isRefusal(result) ? errorOf(result) : undefined;
   if (error)
@@ -215,13 +215,13 @@ function faultOf({ denial, result }: CallStory): { code: Json; detail: JsonObjec
 const textsIn = (list: Json | undefined): string[] =>
   Array.isArray(list) ? list.map(plainText) : [];
 
-/** What would be needed: the ways out that a rule names, the right that is missing, or a person. */
+/** Returns the remedies: those of the rule, the missing right, or a person who approves. */
 function neededFor({ ways, missing, remedy, guard, filter }: JsonObject): string[] {
   const named = textsIn(ways);
   if (named.length > 0) return named;
   if (typeof remedy === 'string') return [remedy];
   const right = plainText(missing);
-  if (right !== '') return [`a right that is not held: \`${right}\``];
+  if (right !== '') return [`the missing right \`${right}\``];
   const [by, rule] = [plainText(guard), plainText(filter)];
   if (by === `policy:${rule}`) {
     return [`\`rules: { ${rule}: ask }\` in a policy, and a person who approves this one call`];
@@ -231,10 +231,10 @@ function neededFor({ ways, missing, remedy, guard, filter }: JsonObject): string
   return by === '' ? [] : [`another answer of guard ${by}`];
 }
 
-/** Numbers of operations and names of functions stand in the tree. */
+/** Returns false for operations and functions, which are nodes of the tree already. */
 const isOutside = (source: string): boolean => !/^(operation|function):/.test(source);
 
-/** Who refused, which sources tainted what it refused, and what would be needed. */
+/** Returns a refusal with its rule, the sources that tainted the call, and the remedies. */
 export const refusalOf = (
   code: Json,
   detail: JsonObject,
@@ -252,13 +252,13 @@ export const refusalOf = (
   };
 };
 
-/** The marks of the argument that a rule objected to; nothing where no rule over marks refused. */
+/** Returns the marks of the argument for which a rule refused the call. Empty: no such rule refused it. */
 function blamedFor(story: CallStory, { guard, input }: JsonObject = {}): string[] {
   if (typeof guard !== 'string') return [];
   const about = aboutOf(story);
   const named = getOwn(about, plainText(input));
-  const told = named === undefined ? Object.values(about) : [named];
-  return tellingLabels(...told.map((one) => textsIn(getOwn(one, 'labels'))));
+  const facts = named === undefined ? Object.values(about) : [named];
+  return tellingLabels(...facts.map((one) => textsIn(getOwn(one, 'labels'))));
 }
 
 function cleanSources(
@@ -273,7 +273,7 @@ function cleanSources(
   return new Set(read.flatMap((one) => (isTainted(one) ? [] : one.data.marks.sources)));
 }
 
-/** A call: what led to it, and its refusal or its result. */
+/** Explains a call with its sources, and its refusal or its result. */
 export function explainCall(
   events: readonly Recorded[],
   journal: CallIndex,
@@ -281,12 +281,12 @@ export function explainCall(
   { argument, seq }: AskedAbout,
 ): Outcome<Explained> {
   const at = story.intent ?? story.denial ?? story.result;
-  if (!at) return fail('not_found', 'there is no such call');
-  const known = Object.keys(
+  if (!at) return fail('not_found', 'call not found');
+  const fields = Object.keys(
     isObject(story.intent?.data.arguments) ? story.intent.data.arguments : {},
   );
   const inner = getOwn(story.intent?.data.arguments, 'parameters');
-  const names = new Set([...known, ...Object.keys(isObject(inner) ? inner : {})]);
+  const names = new Set([...fields, ...Object.keys(isObject(inner) ? inner : {})]);
   if (argument !== undefined && !names.has(argument) && !Object.hasOwn(aboutOf(story), argument)) {
     return fail('not_found', `the call has no argument \`${argument}\``, { arguments: [...names] });
   }
@@ -294,17 +294,17 @@ export function explainCall(
   const carried = fault && story.result ? story.result.data.marks.taint : undefined;
   const taint = blamedFor(story, fault?.detail);
   const way = wayTo(events, at, { carried, taint }, journal);
-  const made = argumentNodes(
+  const args = argumentNodes(
     story,
     argument === undefined ? {} : { argument },
     way.from,
     way.nodes.length,
   );
-  const nodes = [...way.nodes, ...made];
-  const from = made.length > 0 ? made.map(({ id }) => id) : way.from;
+  const nodes = [...way.nodes, ...args];
+  const from = args.length > 0 ? args.map(({ id }) => id) : way.from;
   const marks = story.result?.data.marks ?? { labels: [], taint: [], sources: [] };
   const tool = toolOf(story);
-  const seen = new Set([...nodes.flatMap(({ sources }) => sources), tool.replace(' ', ':')]);
+  const listed = new Set([...nodes.flatMap(({ sources }) => sources), tool.replace(' ', ':')]);
   const message = plainText(fault?.detail.message);
   const what = argument === undefined ? tool : `${tool} ${argument}`;
   return ok({
@@ -315,15 +315,15 @@ export function explainCall(
     labels:
       argument === undefined
         ? tellingLabels(marks.labels, marks.taint)
-        : tellingLabels(...made.map(({ labels }) => labels)),
-    sources: argument === undefined ? marks.sources.filter((source) => !seen.has(source)) : [],
+        : tellingLabels(...args.map(({ labels }) => labels)),
+    sources: argument === undefined ? marks.sources.filter((source) => !listed.has(source)) : [],
     from,
     nodes,
     seq: seq ?? at.seq,
   });
 }
 
-/** Anything else: a reply, a message, a denial without a call. */
+/** Explains an event that is not a call: a reply, a message, or a denial without a call. */
 export function explainEvent(
   events: readonly Recorded[],
   event: Recorded,

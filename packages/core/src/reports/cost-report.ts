@@ -1,6 +1,6 @@
-// Costs of threads by directive, model and day. The budgets of the registry have the amounts: the budget of a thread
-// minus the budgets of its children is its own cost, so each charge is counted once, also that of a request without
-// a reply. The journal has the models. The journal of an ended thread is read once.
+// Sums the costs of threads by directive, model and day. The budgets of the registry have the amounts: the budget
+// of a thread minus the budgets of its children is its own cost, so each charge is counted once, even without a
+// reply. The journal has the models. The journal of an ended thread is read once.
 import { type Outcome, ok, plainText } from '../base/index.ts';
 import {
   addCosts,
@@ -14,7 +14,7 @@ import { formatMoney } from '../llm/index.ts';
 import type { Runtime } from '../runtime/index.ts';
 import { isEnded, type SpentThread, type Store } from '../store/index.ts';
 
-/** Sums of a group. `estimated`: a provider did not confirm all amounts. */
+/** Sums of a group of threads. `estimated`: a provider did not confirm all amounts. */
 export interface CostSum {
   readonly threads: number;
   readonly tokens: number;
@@ -32,9 +32,9 @@ export interface CostSum {
 
 export interface CostFigures {
   readonly currency: string;
-  /** Milliseconds since 1970. */
+  /** Start of the report in milliseconds since 1970. */
   readonly since: number;
-  /** Sorted by spend, highest first. `kind`: runs of the directive as a hook are an entry of their own. */
+  /** Sums by directive, highest spend first. `kind`: runs of the directive as a hook are a separate entry. */
   readonly by_directive: readonly (CostSum & {
     readonly directive: string;
     readonly kind?: 'hook';
@@ -55,33 +55,33 @@ interface Charge {
   readonly parts: CostState['models'];
 }
 
-/** Model of the charges of a journal that names no model. */
+/** Name for charges without a model in the journal. */
 const UNKNOWN = 'not recorded';
 const NO_FACTS = cost.initial();
 const DAY_MS = 24 * 60 * 60 * 1000;
 /** Number of journals that one query reads. */
 const PAGE = 200;
 
-/** Costs of ended threads. The oldest entry is dropped first. */
-const known = new WeakMap<
+/** Cache of the costs of ended threads. The oldest entry is dropped first. */
+const caches = new WeakMap<
   Store,
   Map<string, { readonly seq: number; readonly facts: CostState }>
 >();
-const MAX_KNOWN = 50_000;
+const MAX_CACHED = 50_000;
 
-/** Costs in the journals of these threads, by thread. */
+/** Returns the costs in the journals of these threads, by thread. */
 async function readFacts(
   store: Store,
   threads: readonly SpentThread[],
   wanted: Parameters<Store['fieldsOf']>[1],
 ): Promise<Outcome<Map<string, CostState>>> {
-  const cache = known.get(store) ?? new Map<string, { seq: number; facts: CostState }>();
-  known.set(store, cache);
-  const found = new Map<string, CostState>();
+  const cache = caches.get(store) ?? new Map<string, { seq: number; facts: CostState }>();
+  caches.set(store, cache);
+  const results = new Map<string, CostState>();
   const unread = threads.filter(({ id, seq }) => {
-    const kept = cache.get(id);
-    if (kept?.seq === seq) found.set(id, kept.facts);
-    return kept?.seq !== seq;
+    const entry = cache.get(id);
+    if (entry?.seq === seq) results.set(id, entry.facts);
+    return entry?.seq !== seq;
   });
   for (let from = 0; from < unread.length; from += PAGE) {
     const some = unread.slice(from, from + PAGE);
@@ -92,25 +92,25 @@ async function readFacts(
     if (!read.ok) return read;
     for (const [at, { id, seq, status }] of some.entries()) {
       const facts = addCosts(NO_FACTS, read.output[at] ?? []);
-      found.set(id, facts);
+      results.set(id, facts);
       if (!isEnded(status)) continue;
-      if (cache.size >= MAX_KNOWN) cache.delete(cache.keys().next().value ?? '');
+      if (cache.size >= MAX_CACHED) cache.delete(cache.keys().next().value ?? '');
       cache.set(id, { seq, facts });
     }
   }
-  return ok(found);
+  return ok(results);
 }
 
-/** Costs by model. Charges that no event has belong to the last model, so the sum is the cost of the thread. */
+/** Returns costs by model. Charges without an event belong to the last model, so the sum is complete. */
 function wholeParts(
   { models: parts, lastModel }: CostState,
   own: { spend: bigint; tokens: number },
 ): Charge['parts'] {
   // The thread ran a script, or its provider refused all requests.
   if (own.tokens === 0 && own.spend === 0n) return NO_FACTS.models;
-  const told = [...parts.values()];
-  const spend = told.reduce((left, part) => left - part.spend, own.spend);
-  const tokens = told.reduce((left, part) => left - part.tokens, own.tokens);
+  const sums = [...parts.values()];
+  const spend = sums.reduce((amount, part) => amount - part.spend, own.spend);
+  const tokens = sums.reduce((amount, part) => amount - part.tokens, own.tokens);
   if (spend === 0n && tokens === 0) return parts;
   const model = lastModel || [...parts.keys()].at(-1) || UNKNOWN;
   const part = parts.get(model) ?? NO_COST;
@@ -120,7 +120,7 @@ function wholeParts(
   return new Map([...parts, [model, { ...rest, requests, estimated: true }]]);
 }
 
-/** Each thread's own charges. A child is never older than its parent, so both are in `rows`. */
+/** Returns the own charges of each thread. A child is not older than its parent, so `rows` has both. */
 async function chargesOf(store: Store, rows: readonly SpentThread[]): Promise<Outcome<Charge[]>> {
   const own = new Map(rows.map(({ id, used }) => [id, { ...used }]));
   for (const { parent, used } of rows) {
@@ -133,7 +133,7 @@ async function chargesOf(store: Store, rows: readonly SpentThread[]): Promise<Ou
   const paid = await readFacts(store, rows.filter(isPaid), COST_FIELDS);
   if (!paid.ok) return paid;
   const free = rows.filter((row) => !isPaid(row));
-  // A thread without charges made no request, but calls of it can be denied.
+  // A thread without charges made no request, but it can have denied calls.
   const unpaid = await readFacts(store, free, DENIAL_FIELDS);
   if (!unpaid.ok) return unpaid;
   return ok(
@@ -168,7 +168,7 @@ function sumOf(charges: readonly Charge[]): CostSum {
 const byPrice = (a: { spend: string }, b: { spend: string }): number =>
   Number(b.spend) - Number(a.spend);
 
-/** Charges by model: each part of a thread is a charge of its own. */
+/** Sums charges by model. Each model of a thread is a separate charge. */
 function byModel(charges: readonly Charge[]): CostFigures['by_model'] {
   const split = charges.flatMap((charge) =>
     [...charge.parts].map(([model, part]) => ({ model, row: part.row, charge, part })),
@@ -207,7 +207,7 @@ function byDay(charges: readonly Charge[]): CostFigures['by_day'] {
     .sort((a, b) => a.day.localeCompare(b.day));
 }
 
-/** The costs of threads that started since then. Without a store there are none. */
+/** Returns the costs of threads that started since a time. Without a store the report is empty. */
 export async function costReport(
   { library }: Pick<Runtime, 'library'>,
   store: Store | undefined,

@@ -1,5 +1,5 @@
-// What this installation can and cannot do, and how to mend what is missing. Nobody is asked over the
-// network, and no registry is made.
+// Reports the state of this installation, with remedies for problems. It asks only the server of the store over
+// the network, and creates no registry.
 import {
   durationText,
   type Failure,
@@ -14,12 +14,12 @@ import type { Runtime, ServedItems } from '../runtime/index.ts';
 import { registryFile } from '../runtime/index.ts';
 import type { Fleet, QueueRow, Store, WorkerRow } from '../store/index.ts';
 
-/** Ways in for people and programs; scripts have a policy of their own. */
+/** Surfaces for people and programs. Scripts have their own policy. */
 export const DOORS = ['cli', 'mcp', 'library', 'web'];
 
 type Env = Readonly<Record<string, string | undefined>>;
 
-/** One thing that is as it should be, or is not. */
+/** One finding. `good`: no action is needed. `note`: something is missing. `bad`: something is broken. */
 interface HealthFinding {
   about: string;
   state: 'good' | 'note' | 'bad';
@@ -37,17 +37,17 @@ const note = (about: string, message: string, fix: string): HealthFinding => ({
 });
 
 async function aboutRegistry(runtime: Runtime): Promise<HealthFinding[]> {
-  if (!runtime.registry.isThere()) return [good('store', 'no thread has run here yet')];
+  if (!runtime.registry.isThere()) return [good('store', 'no thread has run in this project yet')];
   const opened = await runtime.threads();
   if (!opened.ok) return [badStore(opened)];
   const { store } = opened.output;
   if (store.fleet) return await aboutFleet(store, store.fleet, runtime);
   await store.sweep();
-  const left = await store.query({ status: 'interrupted', limit: 500 });
-  if (!left.ok) return [badStore(left)];
-  const count = left.output.rows.length;
+  const parked = await store.query({ status: 'interrupted', limit: 500 });
+  if (!parked.ok) return [badStore(parked)];
+  const count = parked.output.rows.length;
   if (count === 0) return [good('store', registryFile(runtime))];
-  const message = `${count} threads were left behind by a process that ended`;
+  const message = `${count} threads are interrupted because their process ended`;
   const fix =
     '`km threads ls --status interrupted`, then `km threads resume ID` or `km threads stop ID`';
   return [note('store', message, fix)];
@@ -55,14 +55,14 @@ async function aboutRegistry(runtime: Runtime): Promise<HealthFinding[]> {
 
 const badStore = ({ error }: Failure): HealthFinding => bad('store', error.detail.message);
 
-/** Leases do not depend on clocks of machines; times that people see do. */
+/** Tolerance for clocks of machines. Leases do not depend on these clocks, but displayed times do. */
 const CLOCK_OFF_MS = 5000;
 const MB = 1024 * 1024;
 
 const shortItems = (items: string): string =>
   items === '' ? 'its items' : `items ${items.slice(0, 15)}…`;
 
-/** How a worker serves this project, in words. */
+/** Returns a text with the projects that a worker serves. */
 function servesWhat({ projects }: WorkerRow, own: ServedItems | undefined): string {
   const here = projects.find(({ project }) => project === own?.project);
   const others = projects.length - (here ? 1 : 0);
@@ -86,7 +86,7 @@ function aboutWorker(worker: WorkerRow, own: ServedItems | undefined): HealthFin
   return note(
     `worker ${host}`,
     `${message}; its clock is ${off} ${clock_off > 0 ? 'ahead' : 'behind'}`,
-    'set its clock: leases hold all the same, times that people see do not',
+    'set its clock; leases do not depend on it, but displayed times do',
   );
 }
 
@@ -94,51 +94,51 @@ function aboutQueue(row: QueueRow, own: ServedItems | undefined): HealthFinding 
   const { tenant, project, items, ready, later, oldest, served_by } = row;
   const about = tenant === '' ? 'queue' : `queue ${tenant}`;
   const since = durationText(Math.max(0, systemClock.now() - oldest) / 1000);
-  const waits = ready > 0 ? `${ready} wait, the first for ${since}` : 'none waits';
+  const waits = ready > 0 ? `${ready} wait, the first for ${since}` : 'no thread waits';
   const name = project === own?.project ? 'this project' : project;
-  const what = `${name}: ${waits}${later > 0 ? `; ${later} are for later` : ''}`;
+  const what = `${name}: ${waits}${later > 0 ? `; ${later} are due later` : ''}`;
   const who = served_by === 1 ? '1 worker serves it' : `${served_by} workers serve it`;
   if (served_by > 0) return good(about, `${what}; ${who}`);
   return note(
     about,
     `${what}; no worker serves it with ${shortItems(items)}`,
-    `\`km worker${tenant === '' ? '' : ` --tenant ${tenant}`}\` where the project is as it was then, or \`km threads resume ID --items today\``,
+    `\`km worker${tenant === '' ? '' : ` --tenant ${tenant}`}\` on a machine with these items, or \`km threads resume ID --items today\``,
   );
 }
 
-/** As many of those that have not begun, or have to go on, as a look is worth. */
+/** Maximum number of queued threads that this report reads. */
 const LOOKED_AT = 20;
 
-/** Threads of this project that workers took and handed back, and why. */
+/** Returns one note for each reason for which workers returned threads of this project. */
 async function aboutReturned(store: Store): Promise<HealthFinding[]> {
-  const left = await store.query({ status: ['spawning', 'interrupted'], limit: LOOKED_AT });
-  const found = new Map<string, string>();
-  for (const { id, owner } of left.ok ? left.output.rows : []) {
+  const parked = await store.query({ status: ['spawning', 'interrupted'], limit: LOOKED_AT });
+  const threads = new Map<string, string>();
+  for (const { id, owner } of parked.ok ? parked.output.rows : []) {
     if (owner !== undefined) continue;
     const last = await store.read(id, { types: ['status'], last: 1 });
     const { cause, reason = '' } = projectStored(summary, last.ok ? last.output : []);
-    if (cause === 'returned' && !found.has(reason)) found.set(reason, id);
+    if (cause === 'returned' && !threads.has(reason)) threads.set(reason, id);
   }
-  return [...found].map(([reason, id]) =>
-    note(`thread ${id}`, reason, 'mend it where that worker runs, or start one that can'),
+  return [...threads].map(([reason, id]) =>
+    note(`thread ${id}`, reason, 'fix it on the machine of that worker, or start another'),
   );
 }
 
-/** It is open: so it answers, and its tables are of the form that this version knows. */
+/** Reports about a store that is open, so its server responds and its tables have this version. */
 async function aboutFleet(store: Store, fleet: Fleet, runtime: Runtime): Promise<HealthFinding[]> {
   const [workers, queues] = await Promise.all([fleet.workers(), fleet.queues()]);
   if (!workers.ok) return [badStore(workers)];
   if (!queues.ok) return [badStore(queues)];
   const served = runtime.served();
   const own = served.ok ? served.output : undefined;
-  const nobody = note(
+  const noWorker = note(
     'workers',
-    'none was heard of: what is queued waits',
-    '`km worker`, on a machine that has the project',
+    'no worker is alive, so queued threads wait',
+    'start `km worker` on a machine that has the project',
   );
   return [
-    good('store', `${fleet.place} answers`),
-    ...(workers.output.length === 0 ? [nobody] : []),
+    good('store', `${fleet.place} responds`),
+    ...(workers.output.length === 0 ? [noWorker] : []),
     ...workers.output.map((worker) => aboutWorker(worker, own)),
     ...queues.output.map((row) => aboutQueue(row, own)),
     ...(await aboutReturned(store)),
@@ -162,7 +162,7 @@ function aboutKeys({ keys, trustStore, home }: Runtime): HealthFinding[] {
     !own.ok
       ? bad('keys', own.error.detail.message)
       : own.output.length === 0
-        ? note('keys', 'no signing key yet', '`km keys` makes one')
+        ? note('keys', 'no signing key yet', '`km keys` creates one')
         : good('keys', `${own.output.length} in ${home}/keys`),
     trusted.ok
       ? good('trust', `${trusted.output.length} keys trusted`)
@@ -187,7 +187,7 @@ async function aboutSandbox(runtime: Runtime): Promise<HealthFinding> {
   return note('sandbox', `${reason ?? 'none found'}; ${without}`, fix);
 }
 
-/** Tiers whose model no policy lets anybody ask. */
+/** Returns a note for each tier whose model a policy forbids. */
 function closedTiers({ library, policies }: Runtime): HealthFinding[] {
   const tiers = getOwn(library.config('models').value, 'tiers');
   return Object.entries(isObject(tiers) ? tiers : {}).flatMap(([tier, entry]) => {
@@ -209,10 +209,10 @@ function aboutPolicies(runtime: Runtime): HealthFinding[] {
       .map(({ file, line, code, message }) =>
         code === 'signature_changed'
           ? {
-              ...bad('policy', `${file}: ${message}; what it opened is closed`),
+              ...bad('policy', `${file}: ${message}; rights that it added are not in force`),
               fix: 'review it, then `km sign` it again',
             }
-          : bad('policy', `${file}:${line}: ${message}; until it is mended nothing is allowed`),
+          : bad('policy', `${file}:${line}: ${message}; no action is allowed until it is fixed`),
       ),
     ...diagnostics
       .filter(({ code }) => code === 'signature_untrusted')
@@ -238,24 +238,24 @@ function aboutItems({ library }: Runtime): HealthFinding[] {
       ? good('items', `${library.all().length} items`)
       : note('items', `${errors} errors`, '`km check` lists them'),
     changed.length === 0
-      ? good('bundle', 'as it was built')
+      ? good('bundle', 'unchanged since the build')
       : {
-          ...bad('bundle', `changed since it was built: ${changed.slice(0, 5).join(', ')}`),
-          fix: 'install the package again; in a clone, `npm run digests` after a wanted change',
+          ...bad('bundle', `changed since the build: ${changed.slice(0, 5).join(', ')}`),
+          fix: 'install the package again; in a clone, `npm run digests` after an intended change',
         },
   ];
 }
 
-/** Variables that a connector cannot do without and that are not set. */
+/** Returns the variables that a connector requires and that are not set. */
 const unset = ({ item: { tool } }: KnownServer, env: Env): string[] =>
   (tool?.env ?? []).filter(
     (name) => !env[name] && JSON.stringify(tool?.config).includes(`\${${name}}`),
   );
 
-/** Other MCP servers, as far as files tell: none is asked. */
+/** Reports about connected MCP servers from their files, without a connection. */
 async function aboutServers(runtime: Runtime, env: Env): Promise<HealthFinding[]> {
-  const known = knownServers(runtime);
-  const findings = known.flatMap((server): HealthFinding[] => {
+  const servers = knownServers(runtime);
+  const findings = servers.flatMap((server): HealthFinding[] => {
     const { name, item, tools } = server;
     const about = `mcp ${name}`;
     const open = [item, ...tools].filter(({ signature }) => signature.state !== 'signed');
@@ -265,16 +265,16 @@ async function aboutServers(runtime: Runtime, env: Env): Promise<HealthFinding[]
     const fix = first === item ? `\`km sign ${item.file}\`` : `\`km mcp sync ${name}\``;
     return [
       ...(first
-        ? [note(about, `\`${first.id}\`${more} not signed, or changed since`, `look, then ${fix}`)]
+        ? [note(about, `\`${first.id}\`${more} not signed, or changed since`, `check, then ${fix}`)]
         : []),
       ...(missing.length > 0
         ? [note(about, `${missing.join(', ')} not set`, 'set it in the environment of `km`')]
         : []),
     ];
   });
-  const count = known.reduce((sum, { tools }) => sum + tools.length, 0);
-  if (known.length === 0) return [];
-  return [good('mcp servers', `${known.length} connected, ${count} tools`), ...findings];
+  const count = servers.reduce((sum, { tools }) => sum + tools.length, 0);
+  if (servers.length === 0) return [];
+  return [good('mcp servers', `${servers.length} connected, ${count} tools`), ...findings];
 }
 
 export interface HealthReport {
@@ -282,7 +282,7 @@ export interface HealthReport {
   readonly findings: readonly HealthFinding[];
 }
 
-/** `km doctor` as data. */
+/** Returns the report of `km doctor`. */
 export async function healthReport(runtime: Runtime, env: Env): Promise<HealthReport> {
   const findings: HealthFinding[] = [
     good('node', process.version),

@@ -1,4 +1,4 @@
-// Reports about a project, as data: commands print them, and the page shows them.
+// Creates reports about a project, as data. Commands print them, and the page shows them.
 
 /** Each function loads the code of one report. */
 export const reports = {

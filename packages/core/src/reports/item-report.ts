@@ -1,5 +1,5 @@
-// What an item may do and where each rule comes from, as one JSON value that `explain` prints and the page
-// shows.
+// Reports the rights of an item with the source of each rule, as one JSON value. `explain` prints it, and the
+// page shows it.
 import {
   fail,
   getOwn,
@@ -29,13 +29,13 @@ import {
 } from '../trust/index.ts';
 import { DOORS } from './health-report.ts';
 
-/** Each limit with its value and who set it, as a run would have it. */
+/** Returns the limits of a run, each with its value and its source. */
 function limitsOf(directive: Directive, runtime: Runtime): Outcome<JsonObject> {
   const { limits } = runtime.policies().policy;
   const effective = directiveLimits(runtime.library, limits, directive);
   if (!effective.ok) return effective;
-  const { spend_currency: _, context_warn: __, ...shown } = packLimits(effective.output);
-  return ok(shown);
+  const { spend_currency: _, context_warn: __, ...limitRows } = packLimits(effective.output);
+  return ok(limitRows);
 }
 
 type Policies = ReturnType<Runtime['policies']>['policy'];
@@ -45,9 +45,9 @@ const originOf = ({ level, file = '' }: Policies['levels'][number]): JsonObject 
   file,
 });
 
-/** Of the directive and of every policy, as they are judged: all of them. */
+/** Returns all guards of the directive and of every policy, because a run evaluates all of them. */
 function guardsOf(directive: Directive, { levels }: Policies): JsonObject[] {
-  const shown = ({ name = '', on, timing, when = '', verdict }: Directive['guards'][number]) => ({
+  const row = ({ name = '', on, timing, when = '', verdict }: Directive['guards'][number]) => ({
     name,
     on,
     timing,
@@ -56,14 +56,14 @@ function guardsOf(directive: Directive, { levels }: Policies): JsonObject[] {
     ...(verdict.text !== undefined && { text: verdict.text }),
   });
   return [
-    ...directive.guards.map((guard) => ({ ...shown(guard), from: 'directive' })),
+    ...directive.guards.map((guard) => ({ ...row(guard), from: 'directive' })),
     ...levels.flatMap((policy) =>
-      (policy.guards ?? []).map((guard) => ({ ...shown(guard), ...originOf(policy) })),
+      (policy.guards ?? []).map((guard) => ({ ...row(guard), ...originOf(policy) })),
     ),
   ];
 }
 
-/** Named rules that are on or were turned off by somebody, and who speaks of them. */
+/** Returns the named rules that are on or that a level turned off, each with its levels. */
 function rulesOf({ levels, rules }: Policies): JsonObject[] {
   return [...rules].flatMap(([name, state]) => {
     const says = levels.filter(
@@ -74,13 +74,13 @@ function rulesOf({ levels, rules }: Policies): JsonObject[] {
   });
 }
 
-/** Declared grants, and what the policies leave of each name. */
+/** Returns the declared grants, each with the limits that policies set on it. */
 function effectiveGrants(directive: Directive, runtime: Runtime): JsonObject {
   const { catalog } = runtime.library.capabilities();
   const permissions = directive.permissions ?? { entries: [] };
   const { grants, uses, problems } = grantsFromPermissions(permissions, catalog, (name) => {
-    const found = runtime.library.find('tool', name);
-    return found.ok ? ok(found.output.id) : found;
+    const result = runtime.library.find('tool', name);
+    return result.ok ? ok(result.output.id) : result;
   });
   const { levels } = runtime.policies().policy;
   const capsOf = (grant: Grant): JsonObject[] =>
@@ -103,10 +103,10 @@ function effectiveGrants(directive: Directive, runtime: Runtime): JsonObject {
   };
 }
 
-/** How many tools of one glob are told one by one. */
+/** Maximum number of listed tools. */
 const MAX_TOOLS = 50;
 
-/** What a chain of tools reaches besides: hosts that a config names, variables, modules. */
+/** Returns the hosts, environment variables and modules that a chain of tools uses. */
 function reachOf(links: readonly ToolItem[]): {
   hosts: string[];
   env: string[];
@@ -124,13 +124,13 @@ function reachOf(links: readonly ToolItem[]): {
   };
 }
 
-/** The tools that its permissions name, each with what a call of it may do. */
+/** Returns the tools in the permissions of a directive, each with its effect and its reach. */
 function toolsOf(directive: Directive, { library }: Runtime): JsonObject[] {
   const { catalog } = library.capabilities();
   const permissions = directive.permissions ?? { entries: [] };
   const { grants } = grantsFromPermissions(permissions, catalog, (name) => {
-    const found = library.find('tool', name);
-    return found.ok ? ok(found.output.id) : found;
+    const result = library.find('tool', name);
+    return result.ok ? ok(result.output.id) : result;
   });
   const globs = grants.flatMap(({ capability, scope }) =>
     capability === 'tool.execute' ? [scope?.id ?? '**'] : [],
@@ -176,9 +176,9 @@ function explainDirective(item: DirectiveItem, runtime: Runtime): Outcome<JsonOb
 }
 
 async function explainTool(id: string, runtime: Runtime): Promise<Outcome<JsonObject>> {
-  const found = runtime.library.find('tool', id);
-  if (!found.ok) return found;
-  const item = found.output;
+  const result = runtime.library.find('tool', id);
+  if (!result.ok) return result;
+  const item = result.output;
   const chain = runtime.library.chain(item.id);
   if (!chain.ok) return chain;
   const { catalog } = runtime.library.capabilities();
@@ -207,7 +207,7 @@ async function explainTool(id: string, runtime: Runtime): Promise<Outcome<JsonOb
   });
 }
 
-/** `usage` for a kind that has no rights of its own. */
+/** Explains a directive or a tool. Fails with `usage` for other kinds, because they have no rights. */
 export async function explainItem(
   runtime: Runtime,
   kind: string,
@@ -215,7 +215,7 @@ export async function explainItem(
 ): Promise<Outcome<JsonObject>> {
   if (kind === 'tool') return await explainTool(id, runtime);
   if (kind !== 'directive')
-    return fail('usage', `explain knows \`directive\` and \`tool\`, not \`${kind}\``);
-  const found = runtime.library.find('directive', id);
-  return found.ok ? explainDirective(found.output, runtime) : found;
+    return fail('usage', `\`explain\` supports \`directive\` and \`tool\`, not \`${kind}\``);
+  const result = runtime.library.find('directive', id);
+  return result.ok ? explainDirective(result.output, runtime) : result;
 }

@@ -1,5 +1,5 @@
-// `policy show`: what is in force, all levels merged, each line with where it comes from. What a level
-// says and another one overrules, or what it may not say by itself, is shown as such and not left out.
+// Reports the policy in force for `policy show`: all levels merged, each line with its source. A setting that
+// another level overrides, or that its level may not set, is included and marked.
 import { type Json, type JsonObject, type Outcome, ok, plainText } from '../base/index.ts';
 import { directiveLimits, packLimits } from '../harness/index.ts';
 import type { Runtime } from '../runtime/index.ts';
@@ -7,14 +7,14 @@ import type { Runtime } from '../runtime/index.ts';
 type Policies = ReturnType<Runtime['policies']>['policy'];
 type Level = Policies['levels'][number];
 
-/** One line of what is in force. */
+/** One setting in the merged policy. */
 type PolicyLine = {
   setting: string;
   value: Json;
-  /** Levels that say so; `built in` where nobody does. */
+  /** Levels that set this value. `built in`: no level sets it. */
   from: string[];
   file?: string;
-  /** It was said and does not hold: another level is stricter, or its file is not signed. */
+  /** True: the setting is not in force. Another level is stricter, or its file is not signed. */
   void?: true;
 };
 
@@ -22,24 +22,24 @@ const BUILT_IN = 'built in';
 const DAY_MS = 24 * 60 * 60 * 1000;
 const SURFACES = ['cli', 'library', 'script', 'mcp', 'web'];
 
-/** One value for all levels: who says what holds, and who said something else in vain. */
+/** Returns the value in force with its levels, then a void line for each level with another value. */
 function settled(
   levels: readonly Level[],
   setting: string,
   value: Json | undefined,
   read: (level: Level) => Json | undefined,
 ): PolicyLine[] {
-  const said = levels.flatMap((level) => {
+  const rows = levels.flatMap((level) => {
     const word = read(level);
     return word === undefined ? [] : [{ level: level.level, word: JSON.stringify(word) }];
   });
-  if (value === undefined && said.length === 0) return [];
-  const from = said.flatMap(({ level, word }) => (word === JSON.stringify(value) ? [level] : []));
+  if (value === undefined && rows.length === 0) return [];
+  const from = rows.flatMap(({ level, word }) => (word === JSON.stringify(value) ? [level] : []));
   const holds: PolicyLine[] =
     value === undefined
       ? []
       : [{ setting, value, from: from.length > 0 ? [...new Set(from)] : [BUILT_IN] }];
-  const vain = said
+  const voidLines = rows
     .filter(({ word }) => word !== JSON.stringify(value))
     .map(
       ({ level, word }): PolicyLine => ({
@@ -49,7 +49,7 @@ function settled(
         void: true,
       }),
     );
-  return [...holds, ...vain];
+  return [...holds, ...voidLines];
 }
 
 function words(policy: Policies): PolicyLine[] {
@@ -69,7 +69,7 @@ function words(policy: Policies): PolicyLine[] {
     ...one('approvals.days', policy.approvalMs / DAY_MS, (level) => level.approvals?.days),
     ...one('retention.days', retention.days, (level) => level.retention?.days),
     ...one('retention.keep_failed', retention.keep_failed, (level) => level.retention?.keep_failed),
-    // Where it goes to may hold a key.
+    // The target of a notification can contain a key, so only the names are shown.
     ...one(
       'notify',
       notify && Object.keys(notify).toSorted(),
@@ -92,7 +92,7 @@ function words(policy: Policies): PolicyLine[] {
 
 const surfaceLines = (policy: Policies): PolicyLine[] =>
   SURFACES.flatMap((surface) => {
-    const said = ({ surfaces }: Level) =>
+    const ofSurface = ({ surfaces }: Level) =>
       surfaces && Object.hasOwn(surfaces, surface) ? surfaces[surface] : undefined;
     const { levels } = policy;
     const about = `surfaces.${surface}`;
@@ -101,25 +101,25 @@ const surfaceLines = (policy: Policies): PolicyLine[] =>
         levels,
         `${about}.effects`,
         [...policy.effects(surface)],
-        (level) => said(level)?.effects,
+        (level) => ofSurface(level)?.effects,
       ),
       ...settled(
         levels,
         `${about}.directives`,
         policy.directives(surface),
-        (level) => said(level)?.directives,
+        (level) => ofSurface(level)?.directives,
       ),
     ];
   });
 
-/** A right and where it holds, as one line. */
+/** Returns a right and its scope as one line. */
 const grantText = ({ capability, scope }: { capability: string; scope?: object | undefined }) =>
   [capability, ...Object.entries(scope ?? {}).map(([field, glob]) => `${field} ${glob}`)].join(' ');
 
-/** A setting, what it says, and whether it holds. */
+/** A setting, its value, and false if it is not in force. */
 type ReportEntry = [string, Json, boolean?];
 
-/** What is denied on a surface, and what of the bundle's denials a person took back. */
+/** Returns the denials of a level for each surface, and the denials of the bundle that it lifts. */
 function surfaceCaps(level: Level, policy: Policies): ReportEntry[] {
   const textsOf = (one: Level, name: string): string[] =>
     one.surfaces?.[name]?.capabilities?.deny?.map(grantText) ?? [];
@@ -154,7 +154,7 @@ const caps = (
   ...deny.map((grant): [string, Json] => [`${about}.deny`, grantText(grant)]),
 ];
 
-/** Entries that add up: each stands by itself. */
+/** Returns the settings of a level that add to those of other levels. */
 function entries(level: Level, policy: Policies): ReportEntry[] {
   const { capabilities, models, labels = {}, operations = {}, guards = [] } = level;
   return [
@@ -193,27 +193,27 @@ const guardText = ({ name, on, timing, when, verdict }: GuardWords): string =>
     `-> ${verdict.kind}`,
   ].join(' ');
 
-/** What a directive adds below all levels: its limits as they end up, and its guards. */
+/** Returns the effective limits and the guards that a directive adds below all levels. */
 function ofDirective({ library }: Runtime, policy: Policies, name: string): Outcome<PolicyLine[]> {
-  const found = library.find('directive', name);
-  if (!found.ok) return found;
-  const { directive } = found.output;
+  const result = library.find('directive', name);
+  if (!result.ok) return result;
+  const { directive } = result.output;
   if (!directive) return ok([]);
   const limits = directiveLimits(library, policy.limits, directive);
   if (!limits.ok) return limits;
-  const from = [`directive ${found.output.id}`];
+  const from = [`directive ${result.output.id}`];
   const own = Object.keys(directive.limits ?? {});
   const packed = packLimits(limits.output) as Record<string, JsonObject>;
   return ok([
     ...own.flatMap((limit): PolicyLine[] => {
-      const { value = null, from: said } = packed[limit] ?? {};
+      const { value = null, from: source } = packed[limit] ?? {};
       return value === null
         ? []
         : [
             {
               setting: `limits.${limit}`,
               value,
-              from: said === 'directive' ? from : [plainText(said)],
+              from: source === 'directive' ? from : [plainText(source)],
             },
           ];
     }),
@@ -223,7 +223,7 @@ function ofDirective({ library }: Runtime, policy: Policies, name: string): Outc
   ]);
 }
 
-/** `policy show` as data. */
+/** Data of `policy show`. */
 export type PolicyReport = {
   files: JsonObject[];
   lines: PolicyLine[];
@@ -233,7 +233,7 @@ export type PolicyReport = {
 function filesOf(runtime: Runtime): JsonObject[] {
   const { policy, diagnostics } = runtime.policies();
   return policy.levels.map(({ level, file = '', signed = false, sha256 = '', capabilities }) => {
-    const codes = diagnostics.filter((found) => found.file === file).map(({ code }) => code);
+    const codes = diagnostics.filter((entry) => entry.file === file).map(({ code }) => code);
     const state = capabilities?.closed
       ? 'broken'
       : codes.includes('signature_changed')
@@ -249,7 +249,7 @@ function filesOf(runtime: Runtime): JsonObject[] {
   });
 }
 
-/** All levels merged, and what a directive adds below them. */
+/** Returns all levels merged, with the settings that a directive adds below them. */
 export function policyReport(runtime: Runtime, directive?: string): Outcome<PolicyReport> {
   const { policy, diagnostics } = runtime.policies();
   const more = directive === undefined ? ok([]) : ofDirective(runtime, policy, directive);
@@ -268,6 +268,6 @@ export function policyReport(runtime: Runtime, directive?: string): Outcome<Poli
   return ok({
     files: filesOf(runtime),
     lines: [...words(policy), ...surfaceLines(policy), ...listed, ...more.output],
-    problems: diagnostics.map((found) => ({ ...found })),
+    problems: diagnostics.map((entry) => ({ ...entry })),
   });
 }

@@ -1,5 +1,5 @@
-// `provenance` of a thread: a refusal, an event, a field of a result, an argument, an output, or a text that
-// is looked for; and of a script, the refusal that it ended with.
+// Explains the provenance of a refusal, an event, a field of a result, an argument, an output, or a text in a
+// thread. For a script it explains the refusal with which the script ended.
 import {
   type Fault,
   fail,
@@ -33,10 +33,9 @@ import {
   tellingLabels,
 } from './call-report.ts';
 
-/** A value is named as `31`, `31/items/0/title`, `output/total` or `denial:2`; any other text is looked for. */
 const CUT = 120;
 
-const shownValue = (value: Json): string => {
+const previewOf = (value: Json): string => {
   const text = masked(typeof value === 'string' ? value : JSON.stringify(value));
   return onOneLine(text.length > CUT ? `${text.slice(0, CUT)} …` : text);
 };
@@ -47,7 +46,7 @@ const namesIn = (pointer: string): string[] =>
     .slice(1)
     .map((part) => part.replaceAll('~1', '/').replaceAll('~0', '~'));
 
-/** Undefined: there is nothing there. */
+/** Returns the value at a JSON pointer. Undefined: the path does not exist. */
 function atPointer(value: Json, pointer: string): Json | undefined {
   let here: Json | undefined = value;
   for (const name of namesIn(pointer)) {
@@ -58,13 +57,13 @@ function atPointer(value: Json, pointer: string): Json | undefined {
 }
 
 const noField = (pointer: string, value: Json): Outcome<never> =>
-  fail('not_found', `there is no \`${pointer}\` in it`, {
+  fail('not_found', `field \`${pointer}\` not found`, {
     fields: isObject(value) ? Object.keys(value).slice(0, 50) : [],
   });
 
 const givenIn = ({ data }: Call): Json => getOwn(data.arguments, 'parameters') ?? data.arguments;
 
-/** A field of a result, with the operation that made it. */
+/** Explains a field of a result, with the operation that created the result. */
 function explainField(
   events: readonly Recorded[],
   journal: CallIndex,
@@ -72,14 +71,14 @@ function explainField(
   pointer: string,
 ): Outcome<Explained> {
   const { content, marks, call_id } = result.data;
-  const found = atPointer(content, pointer);
-  if (found === undefined) return noField(pointer, content);
+  const value = atPointer(content, pointer);
+  if (value === undefined) return noField(pointer, content);
   const whole = explainCall(events, journal, { ...journal.get(call_id), result }, {});
   if (!whole.ok) return whole;
   const { from, nodes, sources } = whole.output;
   const id = nodes.length;
   const tool = nameOf(result, journal);
-  const made: ExplainedNode = {
+  const node: ExplainedNode = {
     id,
     operation: tool,
     place: placeOf(result),
@@ -89,17 +88,17 @@ function explainField(
     seq: result.seq,
   };
   return ok({
-    subject: `${tool} ${pointer} = ${shownValue(found)}`,
+    subject: `${tool} ${pointer} = ${previewOf(value)}`,
     refusal: null,
     labels: fieldLabels(result, pointer),
     sources: [],
     from: [id],
-    nodes: [...nodes, made],
+    nodes: [...nodes, node],
     seq: result.seq,
   });
 }
 
-/** Of one field: what its tool said about it counts. */
+/** Returns the labels of one field, with the facts that its tool declared about it. */
 function fieldLabels({ data: { content, marks, facts } }: CallResult, pointer: string): string[] {
   let value = restoreFields(content, describe(marks), facts);
   for (const name of namesIn(pointer)) {
@@ -120,14 +119,14 @@ function explainPointer(
   if (call === undefined) {
     return fail(
       'invalid_input',
-      `event ${event.seq} is neither a call nor a result: it has no fields`,
+      `event ${event.seq} has no fields, because it is neither a call nor a result`,
     );
   }
   const [, argument = ''] = pointer.split('/');
   return explainCall(events, journal, journal.get(call), { argument });
 }
 
-/** What the thread gave back: outputs that it returned, or its last words. */
+/** Explains the outputs that the thread returned, or its last reply. */
 function explainOutput(
   events: readonly Recorded[],
   journal: CallIndex,
@@ -140,52 +139,53 @@ function explainOutput(
   if (returned) {
     const story = journal.get(returned.data.call_id);
     const outputs = givenIn(returned);
-    const found = atPointer(outputs, pointer);
-    if (found === undefined) return noField(pointer, outputs);
+    const value = atPointer(outputs, pointer);
+    if (value === undefined) return noField(pointer, outputs);
     const [, argument] = pointer.split('/');
-    const told = explainCall(events, journal, story, argument === undefined ? {} : { argument });
-    return told.ok
+    const result = explainCall(events, journal, story, argument === undefined ? {} : { argument });
+    return result.ok
       ? ok({
-          ...told.output,
-          subject: `output ${pointer} = ${shownValue(found)}`.replace('  ', ' '),
+          ...result.output,
+          subject: `output ${pointer} = ${previewOf(value)}`.replace('  ', ' '),
         })
-      : told;
+      : result;
   }
-  const said = events.findLast((event) => event.type === 'assistant_message');
-  if (!said || pointer !== '') return fail('not_found', 'the thread has given nothing back');
-  return ok({ ...explainEvent(events, said, journal), subject: 'the last words of the thread' });
+  const reply = events.findLast((event) => event.type === 'assistant_message');
+  if (!reply || pointer !== '') return fail('not_found', 'the thread has returned no output');
+  return ok({ ...explainEvent(events, reply, journal), subject: 'the last reply of the thread' });
 }
 
-function* pointersTo(value: Json, wanted: string, at = ''): Generator<string> {
+function* pointersTo(value: Json, text: string, at = ''): Generator<string> {
   if (typeof value !== 'object' || value === null) {
-    if (plainText(value).includes(wanted)) yield at;
+    if (plainText(value).includes(text)) yield at;
     return;
   }
   for (const [name, item] of Object.entries(value)) {
     const part = name.replaceAll('~', '~0').replaceAll('/', '~1');
-    yield* pointersTo(item, wanted, `${at}/${part}`);
+    yield* pointersTo(item, text, `${at}/${part}`);
   }
 }
 
-/** Where this text was used last: the argument of a call, or else where it was read. */
+/** Explains the last call with this text in its arguments, or else the last result that contains it. */
 function explainText(
   events: readonly Recorded[],
   journal: CallIndex,
-  wanted: string,
+  text: string,
 ): Outcome<Explained> {
   for (const event of events.toReversed()) {
     if (event.type !== 'tool_call') continue;
-    const [pointer] = pointersTo(givenIn(event), wanted);
+    const [pointer] = pointersTo(givenIn(event), text);
     if (pointer !== undefined) return explainPointer(events, journal, event, pointer);
   }
   for (const event of events.toReversed()) {
     if (event.type !== 'tool_result') continue;
-    const [pointer] = pointersTo(event.data.content, wanted);
+    const [pointer] = pointersTo(event.data.content, text);
     if (pointer !== undefined) return explainField(events, journal, event, pointer);
   }
-  return fail('not_found', `\`${wanted}\` stands in no call and no result of the thread`);
+  return fail('not_found', `value \`${text}\` not found in any call or result of the thread`);
 }
 
+/** Explains `31`, `31/items/0/title`, `output/total` or `denial:2`. Any other text is searched. */
 function explainValue(
   events: readonly Recorded[],
   journal: CallIndex,
@@ -217,36 +217,36 @@ function explainValue(
   return explainText(events, journal, value);
 }
 
-/** Why something was refused in a thread, or how the call, the result or the reply at `seq` came to be. */
+/** Explains the last refusal of a thread, or the call, the result or the reply of a request. */
 export async function explainRefusal(
   store: Pick<Store, 'read'>,
   thread: string,
-  asked: AskedAbout = {},
+  request: AskedAbout = {},
 ): Promise<Outcome<Explained>> {
   const read = await readJournal(store, thread);
   if (!read.ok) return read;
   const events = read.output;
   const journal = readCalls(events);
-  if (asked.value !== undefined) return explainValue(events, journal, thread, asked.value);
-  if (asked.seq === undefined) {
+  if (request.value !== undefined) return explainValue(events, journal, thread, request.value);
+  if (request.seq === undefined) {
     const refused = events.findLast(isRefusal);
     if (!refused) return fail('not_found', `nothing was refused in thread \`${thread}\``);
     const story = journal.get(refused.data.call_id);
-    return explainCall(events, journal, { ...story, result: refused }, asked);
+    return explainCall(events, journal, { ...story, result: refused }, request);
   }
-  const event = events.find(({ seq }) => seq === asked.seq);
-  if (!event) return fail('not_found', `thread \`${thread}\` has no event ${asked.seq}`);
+  const event = events.find(({ seq }) => seq === request.seq);
+  if (!event) return fail('not_found', `thread \`${thread}\` has no event ${request.seq}`);
   const call = callIdOf(event);
-  if (call !== undefined) return explainCall(events, journal, journal.get(call), asked);
-  if (asked.argument !== undefined) {
-    return fail('invalid_input', `event ${asked.seq} is no call, so it has no arguments`);
+  if (call !== undefined) return explainCall(events, journal, journal.get(call), request);
+  if (request.argument !== undefined) {
+    return fail('invalid_input', `event ${request.seq} has no arguments, because it is not a call`);
   }
   return ok(explainEvent(events, event, journal));
 }
 
 export const isRefused = ({ code }: Fault): boolean => REFUSED.has(code);
 
-/** The refusal that a script ended with, and the trail of it. */
+/** Returns the refusal with which a script ended, and its provenance. */
 export function ofScriptFault(fault: Fault, provenance: Provenance): Explained {
   const { message } = fault.detail;
   return { subject: message, refusal: refusalOf(fault.code, fault.detail), ...provenance };

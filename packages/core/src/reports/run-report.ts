@@ -1,5 +1,5 @@
-// What a thread ran and what it could do, as its journal noted it when it began; and which of those files
-// say something else by now.
+// Reports the items and the rights of a thread at its start, as its journal recorded them, and marks the files
+// that have changed since.
 import { hash } from 'node:crypto';
 import { resolve } from 'node:path';
 import { getOwn, type JsonObject, type Outcome, ok, readRegularFile } from '../base/index.ts';
@@ -11,7 +11,7 @@ import { grantName } from '../trust/index.ts';
 type StartData = Extract<Recorded, { type: 'thread_start' }>['data'];
 type Ran = NonNullable<StartData['ran']>;
 
-/** Its first events; everything that is asked for here stands in them. */
+/** Number of events that the report reads. The start of the thread is among them. */
 const FIRST = 20;
 const MAX_POLICY = 1024 * 1024;
 
@@ -19,13 +19,13 @@ const stateNow = (then: string | undefined, now: string | undefined): string =>
   now === undefined ? 'gone' : now === then ? 'same' : 'changed';
 
 function itemNow({ library }: Runtime, { id, sha256, ...rest }: Ran['items'][number]): JsonObject {
-  const found = library.find('directive', id);
-  const now = found.ok ? hash('sha256', found.output.body) : undefined;
+  const result = library.find('directive', id);
+  const now = result.ok ? hash('sha256', result.output.body) : undefined;
   return { id, sha256, ...rest, now: stateNow(sha256, now) };
 }
 
 function policyNow({ project }: Runtime, policy: Ran['policies'][number]): JsonObject {
-  // The bundle's goes with the version of the program.
+  // The policy of the bundle belongs to the version of the program, so it is not compared.
   if (policy.level === 'bundle') return { ...policy };
   const read = readRegularFile(resolve(project, policy.file), {
     max: MAX_POLICY,
@@ -55,7 +55,7 @@ const couldDo = (runtime: Runtime, ran: Ran): JsonObject => ({
   rules: Object.entries(ran.rules).map(([name, state]) => ({ name, state })),
 });
 
-/** `km explain --thread`, as one JSON value. */
+/** Returns the report of `km explain --thread`. */
 export async function explainThread(
   runtime: Runtime,
   store: Pick<Store, 'read'>,
@@ -79,7 +79,7 @@ export async function explainThread(
     model: start?.model ?? '',
     ...(ran
       ? couldDo(runtime, ran)
-      : { note: 'a version that did not note what ran, by hash and key, started this thread' }),
+      : { note: 'the version that started this thread did not record its items and keys' }),
     limits: withoutCurrency(start?.limits ?? {}),
   });
 }

@@ -1,5 +1,5 @@
-// A registry in a file, as the source or the target of a copy. A target is written to a second file and
-// gets its name when it is complete.
+// Implements a registry in a file as the source or the target of a copy. A target is written to a second file
+// and gets its name when it is complete.
 import { existsSync, linkSync, rmSync } from 'node:fs';
 import type { DatabaseSync, SQLInputValue, SQLOutputValue } from 'node:sqlite';
 import { errnoOf, fail, type Outcome, ok } from '@kernmantle/core/base';
@@ -32,7 +32,7 @@ const WORK = AT_WORK.map((status) => `'${status}'`).join(', ');
 
 const list = (table: CopiedTable): string => columnsOf(table).join(', ');
 
-// The owners are lost: a thread that was not at work is free, and a sweep finds the others.
+// A copy has no owners, so a thread that was not running is queued, and a sweep interrupts the others.
 const QUEUED = `CASE WHEN owner IS NOT NULL AND status NOT IN (${ENDED}, ${WORK}) THEN updated ELSE queued END AS queued`;
 const THREADS = `SELECT ${columnsOf('threads')
   .map((name) => (name === 'queued' ? QUEUED : name))
@@ -95,8 +95,8 @@ function* pagesOf(
   names: readonly string[],
 ): Generator<CopiedRow[]> {
   let [page, size]: [CopiedRow[], number] = [[], 0];
-  for (const found of rows) {
-    const row = names.map((name) => found[name] ?? null);
+  for (const source of rows) {
+    const row = names.map((name) => source[name] ?? null);
     page.push(row);
     size += sizeOf(row);
     if (page.length < PAGE.rows && size < PAGE.size) continue;
@@ -106,7 +106,7 @@ function* pagesOf(
   if (page.length > 0) yield page;
 }
 
-/** The file as the store opens it (whose it is, which version), and the connection itself. */
+/** Opens the file with the checks of the store (owner and version). Returns the database itself. */
 async function openRaw(options: FileOptions): Answer<DatabaseSync> {
   let raw: DatabaseSync | undefined;
   const { DatabaseSync: Database } = process.getBuiltinModule('node:sqlite');
@@ -121,11 +121,11 @@ async function openRaw(options: FileOptions): Answer<DatabaseSync> {
 
 export async function openFileSource(options: FileOptions): Answer<CopySource> {
   const { file, clock } = options;
-  if (!existsSync(file)) return fail('not_found', `there is no registry \`${file}\``, { file });
+  if (!existsSync(file)) return fail('not_found', `registry \`${file}\` not found`, { file });
   const opened = await openRaw(options);
   if (!opened.ok) return opened;
   const database = opened.output;
-  // Everything is read as it is now.
+  // All later reads return the present state.
   database.exec('BEGIN');
   const all = (sql: string) => database.prepare(sql).all();
   return ok({
@@ -197,10 +197,10 @@ function insertRows(database: DatabaseSync, table: CopiedTable, rows: readonly C
   const [insert, data] = [database.prepare(INSERT_THREAD), database.prepare(INSERT_DATA)];
   for (const statement of [insert, data]) statement.setAllowUnknownNamedParameters(true);
   for (const row of rows) {
-    const named: Record<string, SQLInputValue> = {};
-    for (const [index, name] of names.entries()) named[name] = row[index] ?? null;
-    insert.run(named);
-    data.run(named);
+    const values: Record<string, SQLInputValue> = {};
+    for (const [index, name] of names.entries()) values[name] = row[index] ?? null;
+    insert.run(values);
+    data.run(values);
   }
 }
 
@@ -226,7 +226,7 @@ function prepareStage(database: DatabaseSync): void {
 }
 
 const exists = (file: string): Outcome<never> =>
-  fail('store_exists', `there is a registry \`${file}\` already; move it away first`, { file });
+  fail('store_exists', `registry \`${file}\` already exists; move it away first`, { file });
 
 export async function openFileTarget(options: FileOptions): Answer<CopyTarget> {
   const { file } = options;
@@ -235,7 +235,7 @@ export async function openFileTarget(options: FileOptions): Answer<CopyTarget> {
   const opened = await openRaw({ ...options, file: growing });
   if (!opened.ok) return opened;
   const database = opened.output;
-  // Nobody else copies to this place meanwhile.
+  // The lock refuses a second copy to this file.
   database.exec('PRAGMA locking_mode = EXCLUSIVE');
   prepareStage(database);
   return ok({
@@ -263,9 +263,9 @@ export async function openFileTarget(options: FileOptions): Answer<CopyTarget> {
     async finish(counts) {
       database.exec(UNUSED);
       const wrong = differing(counts, countAll(database));
-      if (wrong !== undefined) return fail('store_failed', `the copy is not whole: ${wrong}`);
+      if (wrong !== undefined) return fail('store_failed', `the copy is incomplete: ${wrong}`);
       database.exec('DROP TABLE copying');
-      // All of it in the file itself, on disk, before it has its name.
+      // The complete file must be on disk before it gets its name.
       database.exec('PRAGMA synchronous = FULL; PRAGMA wal_checkpoint(TRUNCATE)');
       database.exec('PRAGMA journal_mode = DELETE');
       database.close();

@@ -1,6 +1,6 @@
 // Copies a registry between files and servers. The source does not change. INVARIANT: a leased thread is never
-// copied; the target always shows the whole copy or nothing of it; every epoch is raised, so an earlier owner can
-// never write to the copy. A copy that was stopped continues: an unchanged tree is not sent again.
+// copied. The target always shows the complete copy or no part of it. Every epoch is raised, so an earlier owner
+// can never write to the copy. A repeated copy continues a stopped one and does not send an unchanged tree again.
 import { type Clock, fail, type Outcome, ok, systemRandom } from '@kernmantle/core/base';
 import type { Answer } from '@kernmantle/core/store';
 import { readPlace, shownPlace } from '../postgres/address.ts';
@@ -15,16 +15,16 @@ import {
   type RowCounts,
 } from './rows.ts';
 
-/** A file by its path, or a server by its address, which may hold a password. */
+/** A file by its path, or a server by its address, which can contain a password. */
 export type CopyPlace = { file: string } | { address: string };
 
 export interface CopyOptions {
   from: CopyPlace;
   to: CopyPlace;
   clock: Clock;
-  /** The user's: both places must be theirs, what is sealed stays as it is. */
+  /** Key of the user. Both registries must have it, because sealed values are copied unchanged. */
   identity?: Uint8Array;
-  /** From a server that holds others, too: only the trees of this one. */
+  /** Project whose trees are copied from a server with several projects. Absent: all projects. */
   project?: string;
   /** Returns the target name of a project, and the items for its open threads that have none. */
   rename(project: string): Outcome<{ project: string; items?: string }>;
@@ -36,7 +36,7 @@ export interface CopyOptions {
 interface CopyReport {
   rows: RowCounts;
   trees: number;
-  /** That an earlier try had sent already. */
+  /** Number of trees that an earlier try had already sent. */
   kept: number;
 }
 
@@ -66,12 +66,12 @@ async function* rowsOf(
   }
 }
 
-function refuseHeld(held: readonly string[]): Outcome<null> {
-  if (held.length === 0) return ok(null);
-  const named = held.slice(0, 5).map((id) => `\`${id}\``);
-  const more = held.length > named.length ? ` and ${held.length - named.length} more` : '';
-  const message = `somebody works on ${named.join(', ')}${more}: wait for the end, or pause them first`;
-  return fail('lease_held', message, { threads: held.slice(0, 100) });
+function refuseLeased(leased: readonly string[]): Outcome<null> {
+  if (leased.length === 0) return ok(null);
+  const named = leased.slice(0, 5).map((id) => `\`${id}\``);
+  const more = leased.length > named.length ? ` and ${leased.length - named.length} more` : '';
+  const message = `these threads are leased: ${named.join(', ')}${more}; wait for their end, or pause them first`;
+  return fail('lease_held', message, { threads: leased.slice(0, 100) });
 }
 
 async function namesOf(source: CopySource, rename: CopyOptions['rename']): Answer<ProjectNames> {
@@ -84,7 +84,7 @@ async function namesOf(source: CopySource, rename: CopyOptions['rename']): Answe
   return ok(names);
 }
 
-/** The names are part of it: a tree that was sent under another one is sent again. */
+/** Adds the project names to the mark, so that a tree with another name is sent again. */
 const markOf = ({ tree, mark }: CopyTree, names: ProjectNames): CopyTree => ({
   tree,
   mark: `${mark} ${JSON.stringify([...names])}`,
@@ -95,26 +95,26 @@ async function copyTrees(
   target: CopyTarget,
   { rename, progress, signal }: CopyOptions,
 ): Answer<CopyReport> {
-  const free = refuseHeld(await source.held());
+  const free = refuseLeased(await source.held());
   if (!free.ok) return free;
   const names = await namesOf(source, rename);
   if (!names.ok) return names;
   const trees = (await source.trees()).map((tree) => markOf(tree, names.output));
   const staged = await target.staged();
-  const wanted = new Set(trees.map(({ tree }) => tree));
-  for (const tree of staged.keys()) if (!wanted.has(tree)) await target.drop(tree);
+  const present = new Set(trees.map(({ tree }) => tree));
+  for (const tree of staged.keys()) if (!present.has(tree)) await target.drop(tree);
   let kept = 0;
   for (const [index, tree] of trees.entries()) {
     if (signal?.aborted) {
-      return fail('cancelled', 'broken off; the same command again goes on from here');
+      return fail('cancelled', 'the copy was cancelled; repeat the command to continue');
     }
     if (staged.get(tree.tree) === tree.mark) kept += 1;
     else await target.stage(tree, rowsOf(source, tree.tree, names.output));
     progress?.(index + 1, trees.length);
   }
   const rows = await source.counts();
-  const done = await target.finish(rows);
-  return done.ok ? ok({ rows, trees: trees.length - 1, kept }) : done;
+  const result = await target.finish(rows);
+  return result.ok ? ok({ rows, trees: trees.length - 1, kept }) : result;
 }
 
 const PATIENCE_MS = 10_000;

@@ -1,5 +1,5 @@
-// The contents of a registry as plain rows, equal for every kind of store. A copy moves one tree of threads
-// at a time. Rows that belong to no thread have the tree ''.
+// Defines the contents of a registry as plain rows, equal for every kind of store. A copy moves one tree of
+// threads at a time. Rows that belong to no thread have the tree ''.
 import type { Outcome } from '@kernmantle/core/base';
 
 export type Cell = string | number | bigint | null | Uint8Array;
@@ -62,7 +62,7 @@ export const COPIED = {
   artifacts: columns({ int: 'created', bytes: 'bytes' }, 'hash bytes created'),
   secrets: columns({ int: 'number', bytes: 'sealed' }, 'thread number sealed'),
   audit: columns({}, 'time surface caller subject operation decision reason target'),
-  /** Accounts of threads that are gone. */
+  /** Accounts of threads that were pruned. */
   pruned: columns({}, 'thread budget'),
 } as const satisfies Record<string, Columns>;
 
@@ -78,39 +78,39 @@ export const LOOSE = '';
 
 export interface CopyTree {
   tree: string;
-  /** The mark differs after every change of the tree. */
+  /** Mark of the state of the tree. It differs after every change. */
   mark: string;
 }
 
-/** A registry at one moment. Later changes are not visible. It may throw; the caller returns a failure. */
+/** A registry at one moment. Later changes are not visible. It can throw, and the caller returns a failure. */
 export interface CopySource {
   /** Returns the threads that have a lease now. */
   held(): Promise<string[]>;
-  /** Every project that is named in it. */
+  /** Returns every project of the threads. */
   projects(): Promise<string[]>;
   trees(): Promise<CopyTree[]>;
-  /** In pages, in an order in which they can be written. */
+  /** Yields pages of rows, in an order in which they can be written. */
   rows(table: CopiedTable, tree: string): AsyncIterable<CopiedRow[]>;
   counts(): Promise<RowCounts>;
   fault(error: unknown): Outcome<never>;
   close(): Promise<void>;
 }
 
-/** INVARIANT: nothing of it is to be seen before `finish`, and all of it after. May throw, like a source. */
+/** INVARIANT: the copy is never visible before `finish`, and always complete after it. It can throw. */
 export interface CopyTarget {
   /** Returns the mark of each tree that an earlier try staged. */
   staged(): Promise<ReadonlyMap<string, string>>;
   /** Replaces the staged rows of this tree atomically. */
   stage(tree: CopyTree, rows: AsyncIterable<readonly [CopiedTable, CopiedRow[]]>): Promise<void>;
   drop(tree: string): Promise<void>;
-  /** Refused, with nothing changed, when something is there already or a table has another count. */
+  /** Fails without a change if a row already exists or a table has another count. */
   finish(counts: RowCounts): Promise<Outcome<null>>;
   fault(error: unknown): Outcome<never>;
   close(): Promise<void>;
 }
 
-/** The first table that differs, in words. */
-export function differing(wanted: RowCounts, found: RowCounts): string | undefined {
-  const table = COPIED_TABLES.find((name) => wanted[name] !== found[name]);
-  return table && `${found[table]} rows of ${table} arrived, ${wanted[table]} were sent`;
+/** Returns a text about the first table with another count. */
+export function differing(expected: RowCounts, actual: RowCounts): string | undefined {
+  const table = COPIED_TABLES.find((name) => expected[name] !== actual[name]);
+  return table && `${actual[table]} rows of ${table} arrived, ${expected[table]} were sent`;
 }

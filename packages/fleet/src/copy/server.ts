@@ -1,5 +1,5 @@
-// A registry on a server, as the source or the target of a copy. The rows of a target are staged in extra tables,
-// one tree at a time, and are moved in one transaction when they are complete.
+// Implements a registry on a server as the source or the target of a copy. The rows of a target are staged in extra
+// tables, one tree at a time, and are moved in one transaction when they are complete.
 import { fail, type Outcome, ok } from '@kernmantle/core/base';
 import type { Answer } from '@kernmantle/core/store';
 import type pg from 'pg';
@@ -22,7 +22,7 @@ import {
   type RowCounts,
 } from './rows.ts';
 
-/** Longer than any statement of a copy takes. */
+/** Timeout of a statement. No statement of a copy takes longer. */
 const LONG_MS = 24 * 60 * 60 * 1000;
 const PATIENT = 'SET statement_timeout = 0; SET idle_in_transaction_session_timeout = 0';
 
@@ -64,7 +64,7 @@ async function openLine(options: OwnedDatabase): Answer<Line> {
   });
 }
 
-/** SQL of the columns whose form in a copy differs from ours. */
+/** SQL of the columns whose form in a copy differs from the form in the tables. */
 const MADE: Readonly<Record<string, string>> = {
   chain: 'array_to_json(t.chain)::text',
   detached: 't.detached::int',
@@ -114,7 +114,7 @@ const OF_NONE: Partial<Record<CopiedTable, string>> = {
 /** Audit rows of the copied threads, if the registry has other projects as well. */
 const AUDIT_OF = `audit WHERE caller IN (SELECT id FROM copied_trees) OR target IN (SELECT id FROM copied_trees)`;
 
-/** `project`: copies only its trees. If there are other projects, rows without a thread stay. */
+/** Opens a source. `project`: only its trees. If other projects exist, rows without a thread are not copied. */
 export async function openServerSource(
   options: OwnedDatabase,
   project: string | undefined,
@@ -179,9 +179,9 @@ export async function openServerSource(
       const count = table === 'artifacts' ? 2 : 200;
       await line.run(`DECLARE copied NO SCROLL CURSOR FOR ${sql}`, [tree]);
       for (;;) {
-        const found = await line.all<Record<string, Cell>>(`FETCH ${count} FROM copied`);
-        if (found.length === 0) break;
-        yield found.map((row) => columnsOf(table).map((name) => row[name] ?? null));
+        const page = await line.all<Record<string, Cell>>(`FETCH ${count} FROM copied`);
+        if (page.length === 0) break;
+        yield page.map((row) => columnsOf(table).map((name) => row[name] ?? null));
       }
       await line.run('CLOSE copied');
     },
@@ -269,7 +269,7 @@ const ARRIVING: Readonly<Record<string, string>> = {
 const same = (table: CopiedTable, more = ''): string =>
   `INSERT INTO ${table} (${list(table)}) SELECT ${list(table)} FROM ${waiting(table)} ORDER BY place ${more}`;
 
-/** Moves the staged rows into our tables. */
+/** Statements that move the staged rows into the tables of the registry. */
 const ARRIVE: Readonly<Record<CopiedTable, string>> = {
   threads: `INSERT INTO threads (${OWN.join(', ')}, killed) SELECT ${OWN.map((name) => ARRIVING[name] ?? name).join(', ')},
     EXISTS (SELECT 1 FROM copying_signals s WHERE s.thread = c.id AND s.kind = 'kill')
@@ -299,19 +299,19 @@ async function arrive(line: Line, counts: RowCounts): Promise<Outcome<null>> {
   const taken = await line.all<{ id: string }>(TAKEN);
   if (taken.length > 0) {
     const ids = taken.map(({ id }) => id);
-    const message = `the store has ${ids.map((id) => `\`${id}\``).join(', ')} already: nothing was copied`;
+    const message = `the target already has ${ids.map((id) => `\`${id}\``).join(', ')}; nothing was copied`;
     return fail('thread_exists', message, { ids });
   }
   const staged = await countIn(line, (table) =>
     table === 'artifacts' ? '(SELECT DISTINCT hash FROM copying_artifacts) a' : waiting(table),
   );
   const wrong = differing(counts, staged);
-  if (wrong !== undefined) return fail('store_failed', `the copy is not whole: ${wrong}`);
+  if (wrong !== undefined) return fail('store_failed', `the copy is incomplete: ${wrong}`);
   for (const table of COPIED_TABLES) {
     const count = await line.run(ARRIVE[table]);
     // An artifact with the same hash is equal.
     if (table === 'artifacts' || count === counts[table]) continue;
-    return fail('store_failed', `the copy is not whole: ${count} rows of ${table} arrived`);
+    return fail('store_failed', `the copy is incomplete: ${count} rows of ${table} arrived`);
   }
   for (const sql of ARRIVE_TOO) await line.run(sql);
   await line.run(`DROP TABLE ${REMOVE.join(', ')}`);
@@ -330,7 +330,7 @@ export async function openServerTarget(options: OwnedDatabase): Answer<CopyTarge
     );
     if (!lock?.got) {
       await line.close();
-      return fail('store_busy', `somebody else copies into ${options.shown} at this moment`);
+      return fail('store_busy', `another process copies into ${options.shown}; try again later`);
     }
     for (const sql of MAKE) await line.run(sql);
   } catch (error) {
@@ -340,13 +340,13 @@ export async function openServerTarget(options: OwnedDatabase): Answer<CopyTarge
   const remove = async (tree: string): Promise<void> => {
     for (const table of REMOVE) await line.run(`DELETE FROM ${table} WHERE tree = $1`, [tree]);
   };
-  async function together<T>(work: () => Promise<T>, isGood: (done: T) => boolean): Promise<T> {
+  async function together<T>(work: () => Promise<T>, isGood: (result: T) => boolean): Promise<T> {
     await line.run('BEGIN');
     let isWritten = false;
     try {
-      const done = await work();
-      isWritten = isGood(done);
-      return done;
+      const result = await work();
+      isWritten = isGood(result);
+      return result;
     } finally {
       await line.run(isWritten ? 'COMMIT' : 'ROLLBACK');
     }

@@ -1,5 +1,5 @@
-// Approval requests and their decisions. An approval is bound to one exact call, or to a named capability or limit.
-// INVARIANT: a request is decided at most once, by a human channel, and an approval is never used more often or
+// Stores approval requests and decisions. An approval is bound to one exact call, or to a named capability or limit.
+// INVARIANT: a request is decided at most once, over a human channel, and an approval is never used more often or
 // later than the decision allows, on the clock of the server. The row of the thread is locked first.
 import { canonicalJson, type Failure, fail } from '@kernmantle/core/base';
 import type {
@@ -27,7 +27,7 @@ const COLUMNS =
 const SELECT = `SELECT ${COLUMNS}, km_now() AS now FROM approvals`;
 const ONE = `${SELECT} WHERE id = $1`;
 const LOCK_ONE = `${ONE} FOR UPDATE`;
-// Two equal requests at the same time: the second waits and finds the first.
+// If two equal requests come at the same time, the second one waits and finds the first.
 const ALONE = "SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || ' ' || $1, 0))";
 const OPEN = `${SELECT} WHERE md5(binding) = md5($1) AND binding = $1 AND thread IS NOT DISTINCT FROM $2
   AND kind = $3 AND state = 'pending' ORDER BY asked DESC, id DESC LIMIT 1`;
@@ -45,13 +45,13 @@ const DECIDE = `UPDATE approvals SET state = $2, uses_left = $3, expires = coale
   channel = $7, why = $8, answer = $9 WHERE id = $1 RETURNING ${COLUMNS}, km_now() AS now`;
 
 const REFUSALS: Readonly<Record<Exclude<ApprovalState, 'approved'>, string>> = {
-  pending: 'nobody has answered yet',
+  pending: 'is pending',
   denied: 'was denied',
   expired: 'has expired',
   used: 'was used as often as allowed',
 };
 
-/** Returns the state now: a row does not change when it expires. */
+/** Returns the state at the time of the query. The row does not store that an approval has expired. */
 function stateOf(row: ApprovalColumns): ApprovalState {
   const { state, expires, uses_left, now } = row;
   if (state !== 'pending' && state !== 'approved') return state;
@@ -98,7 +98,7 @@ async function chainOf(sql: Sql, thread: string): Promise<readonly string[]> {
   return (await sql.get<{ chain: string[] }>(CHAIN, thread))?.chain ?? [];
 }
 
-/** Makes the requests of a thread, for itself or (as a hook) for a thread above it. */
+/** Creates the requests of a thread, for itself or (from a hook) for an ancestor. */
 export async function askInThread(
   sql: Sql,
   time: ServerTime,
@@ -112,12 +112,12 @@ export async function askInThread(
       refuse(fail('invalid_input', `approval \`${id}\` already exists`, { approval: id }));
     }
     if (other === undefined || chain.includes(other)) continue;
-    const message = `approval \`${id}\` is asked for \`${other}\`, which is not above`;
+    const message = `approval \`${id}\` is for thread \`${other}\`, which is not an ancestor`;
     refuse(fail('invalid_input', message, { approval: id, thread: other }));
   }
-  const made: Approval[] = [];
-  for (const one of all) made.push(await askOne(sql, time, one, one.thread ?? thread));
-  return made;
+  const approvals: Approval[] = [];
+  for (const one of all) approvals.push(await askOne(sql, time, one, one.thread ?? thread));
+  return approvals;
 }
 
 /** Returns the requests of a commit that was written, or the pending ones that it found. */
@@ -127,14 +127,14 @@ export async function approvalsOf(
   thread: string,
   all: readonly NewApproval[],
 ): Promise<Approval[]> {
-  const found: Approval[] = [];
+  const approvals: Approval[] = [];
   for (const { id, kind, binding, thread: other = thread } of all) {
     const row =
       (await sql.get<ApprovalColumns>(ONE, id)) ??
       (await sql.get<ApprovalColumns>(OPEN, canonicalJson(binding), other, kind));
-    if (row) found.push(approvalOf(row, time));
+    if (row) approvals.push(approvalOf(row, time));
   }
-  return found;
+  return approvals;
 }
 
 interface Uses {
@@ -143,34 +143,34 @@ interface Uses {
 }
 
 /** Checks that the approval belongs to the caller and to this binding. */
-function checkUse(found: Approval, use: ApprovalUse, chain: readonly string[]): void {
+function checkUse(approval: Approval, use: ApprovalUse, chain: readonly string[]): void {
   const isTheirs =
     chain.length === 0
-      ? found.thread === undefined
-      : found.thread !== undefined && chain.includes(found.thread);
-  if (isTheirs && canonicalJson(found.binding) === canonicalJson(use.binding)) return;
-  const message = `approval \`${found.id}\` is for something else`;
-  refuse(fail('permission_denied', message, { approval: found.id }));
+      ? approval.thread === undefined
+      : approval.thread !== undefined && chain.includes(approval.thread);
+  if (isTheirs && canonicalJson(approval.binding) === canonicalJson(use.binding)) return;
+  const message = `approval \`${approval.id}\` is for another thread or subject`;
+  refuse(fail('permission_denied', message, { approval: approval.id }));
 }
 
 const refused = (id: string, state: Exclude<ApprovalState, 'approved'>): never =>
   refuse(
-    fail(`approval_${state}`, `approval \`${id}\`: ${REFUSALS[state]}`, { approval: id, state }),
+    fail(`approval_${state}`, `approval \`${id}\` ${REFUSALS[state]}`, { approval: id, state }),
   );
 
 function count(id: string, { left, taken }: Uses, back: boolean, state: ApprovalState): Uses {
   if (back) {
     if (taken > 0) return { left: left + 1, taken: taken - 1 };
-    const message = `no use of approval \`${id}\` was taken here`;
+    const message = `no use of approval \`${id}\` can be returned; this thread took none`;
     return refuse(fail('invalid_input', message, { approval: id }));
   }
-  // Earlier uses of the same commit count, which the row does not contain.
+  // Earlier uses in this commit count, so the state in the row can be outdated.
   const now = state === 'used' && left > 0 ? 'approved' : state;
   if (now !== 'approved') return refused(id, now);
   return left > 0 ? { left: left - 1, taken: taken + 1 } : refused(id, 'used');
 }
 
-/** Uses approvals for a thread, or outside of threads (no chain). */
+/** Uses approvals for a thread, or outside threads if the chain is empty. */
 async function useAll(
   sql: Sql,
   time: ServerTime,
@@ -216,7 +216,7 @@ const AUDIT = 'SELECT km_audit($1, km_now())';
 async function decide(
   { database, jobs, feed, time }: ServerRegistry,
   id: string,
-  given: Decision,
+  input: Decision,
   audit: AuditEntry | undefined,
 ): Answer<Approval> {
   let now = 0;
@@ -230,13 +230,13 @@ async function decide(
         const message = `approval \`${id}\` is already ${state}`;
         refuse(fail('conflict', message, { approval: id, state }));
       }
-      const damaged = damagedDecision(row, given);
+      const damaged = damagedDecision(row, input);
       if (damaged) refuse(damaged);
       now = row.now;
-      const { decision, who, channel, why, uses = row.uses_left, expires = null } = given;
-      const answer = given.answer === undefined ? null : JSON.stringify(given.answer);
+      const { decision, who, channel, why, uses = row.uses_left, expires = null } = input;
+      const answer = input.answer === undefined ? null : JSON.stringify(input.answer);
       const values = [id, decision, uses, expires, now, who, channel, why, answer, time.said()];
-      const made = await sql.get<ApprovalColumns>(DECIDE, ...values);
+      const updated = await sql.get<ApprovalColumns>(DECIDE, ...values);
       if (audit) await sql.all(AUDIT, JSON.stringify(auditRowsOf([audit])));
       if (row.thread !== null) {
         // A thread that has ended gets no signal.
@@ -250,12 +250,12 @@ async function decide(
         );
         await jobs.follow(sql, [row.thread]);
       }
-      return approvalOf(made ?? row, time);
+      return approvalOf(updated ?? row, time);
     },
     {
       written: async (sql) => {
         const row = await sql.get<ApprovalColumns>(ONE, id);
-        return row?.decided === now && row.who === given.who ? approvalOf(row, time) : undefined;
+        return row?.decided === now && row.who === input.who ? approvalOf(row, time) : undefined;
       },
     },
   );
@@ -263,7 +263,7 @@ async function decide(
   return decided;
 }
 
-/** The stored states of rows that can be in a state now. */
+/** Stored states of the rows that can be in a state now. */
 const STORED_AS: Readonly<Record<ApprovalState, readonly ApprovalState[]>> = {
   pending: ['pending'],
   approved: ['approved'],
@@ -286,8 +286,8 @@ async function listApprovals(
   const bound = binding && canonicalJson(binding);
   const stored = state === undefined ? ALL : STORED_AS[state];
   const rows = await sql.all<ApprovalColumns>(LIST, id, thread, bound, stored, state, limit);
-  const found = rows.map((row) => approvalOf(row, time));
-  return state === undefined ? found : found.filter((row) => row.state === state);
+  const approvals = rows.map((row) => approvalOf(row, time));
+  return state === undefined ? approvals : approvals.filter((row) => row.state === state);
 }
 
 export function serverApprovals(registry: ServerRegistry): Approvals {

@@ -1,5 +1,5 @@
-// Writes a commit of a leased thread. `decide` makes the decision on a view of the rows, `km_write` writes it
-// if the rows are still so, else it returns them for the next decision. A plain commit is one call, which is
+// Writes a commit of a leased thread. `decide` makes the decision from a view of the rows. `km_write` writes it
+// if the rows are unchanged, else it returns them for the next decision. A plain commit is one call, which is
 // its own transaction. A commit that also changes other threads, jobs or approvals is several statements in
 // one transaction.
 import { ok } from '@kernmantle/core/base';
@@ -43,7 +43,7 @@ const WRITE = `SELECT * FROM km_write($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $
 interface WriteColumns {
   o_view: ViewColumns | null;
   o_lease_ms: number;
-  /** The number of signals. Null: nothing was written. */
+  /** Number of signals. Null: the commit was not written. */
   o_wakes: number | null;
   o_signals: SignalColumns[] | null;
   o_revoked: string | null;
@@ -51,7 +51,7 @@ interface WriteColumns {
 
 type Write = Extract<ReturnType<typeof decide>, { kind: 'write' }>;
 
-/** The parts that few commits have, as JSON. Null: there is none. */
+/** Returns the parts that few commits have, as JSON. Null: the commit has none of them. */
 function moreOf(
   { commit, result, limits, search, children, tell }: CommitText,
   decision: Write | undefined,
@@ -76,7 +76,7 @@ function moreOf(
   return text === '{}' ? null : text;
 }
 
-/** `now`: the time of the decision. */
+/** Returns the parameters of `km_write`. `now`: the time of the decision. */
 function valuesOf(
   registry: ServerRegistry,
   thread: string,
@@ -100,19 +100,19 @@ function valuesOf(
     events.map(({ type }) => type), events.map(({ turn }) => turn),
     events.map(({ ts }) => ts ?? null), events.map(({ text }) => text),
     deliveredOf(registry, thread, commit), row.heard, status, cost, attempt, row.release !== undefined,
-    // Relative, because the clock of the server can differ.
+    // The time is relative to now, because the clock of the server can differ.
     queued === null ? null : Math.round(queued - now),
     moreOf(encoded, decision, registry),
   ];
 }
 
-/** The last signal that this process has received for the thread. */
+/** Returns the number of the last signal that was delivered to this process. */
 function deliveredOf({ held }: ServerRegistry, thread: string, commit: Commit): number {
   const lease = held.get(thread);
   return lease?.epoch === commit.expect.epoch ? lease.told : (commit.heard ?? 0);
 }
 
-/** The answer of a commit, with the rows that it left. */
+/** Answer of a commit, with the rows that it wrote. */
 interface CommitAnswer {
   readonly committed: Committed;
   readonly row: CachedRow;
@@ -121,7 +121,7 @@ interface CommitAnswer {
 
 const MAX_CONFLICTS = 3;
 
-/** Decides and writes until the rows did not change in between. Throws a refusal. Undefined: too many conflicts. */
+/** Decides and writes, again after a conflict. Throws a refusal. Undefined: too many conflicts. */
 async function decideAndWrite(
   registry: ServerRegistry,
   sql: Sql,
@@ -156,7 +156,7 @@ async function decideAndWrite(
     if (view.secret !== undefined) throw new RefusedWrite(secretExists(thread, view.secret));
     const values = valuesOf(registry, thread, encoded, view, decision, now);
     const row = await sql.get<WriteColumns>(WRITE, ...values);
-    if (!row) throw new Error('a commit answered nothing');
+    if (!row) throw new Error('a commit returned no row');
     if (row.o_wakes !== null) return toAnswer(row, row.o_wakes, view, decision);
     conflicts += 1;
     view = freshView(thread, row.o_view, clock.now());
@@ -190,7 +190,7 @@ function toAnswer(
   };
 }
 
-/** Writes also what others see of the commit, in the same transaction. */
+/** Writes a commit and its effects on other threads, jobs and approvals in one transaction. */
 async function writeWhole(
   registry: ServerRegistry,
   sql: Sql,
@@ -206,12 +206,12 @@ async function writeWhole(
   const ids = children.map(({ id }) => id);
   const moved = [...ids, ...tell.map((signal) => signal.thread), ...(release ? [thread] : [])];
   if (moved.length > 0) await jobs.follow(sql, [...new Set(moved)]);
-  const held = await claimChildren(sql, ids);
+  const leases = await claimChildren(sql, ids);
   const { committed, row, accounts } = written;
   return {
-    committed: { ...committed, approvals, children: held.all },
+    committed: { ...committed, approvals, children: leases.all },
     row,
-    accounts: [...accounts, ...held.accounts],
+    accounts: [...accounts, ...leases.accounts],
   };
 }
 
@@ -227,7 +227,7 @@ interface WrittenColumns extends CachedRow {
   signals: SignalColumns[] | null;
 }
 
-/** Returns the answer that was lost, if the commit was written. */
+/** Returns the lost answer of a commit. Undefined: the commit was not written. */
 async function findWritten(
   registry: ServerRegistry,
   sql: Sql,
@@ -236,27 +236,27 @@ async function findWritten(
 ): Promise<CommitAnswer | undefined> {
   const { expect, events, ask, children = [], reserve = [], release } = commit;
   const delivered = deliveredOf(registry, thread, commit);
-  const found = await sql.get<WrittenColumns>(WRITTEN, thread, delivered);
-  if (found?.seq !== expect.seq + events.length || found.epoch !== expect.epoch) return undefined;
-  const { seq, lease_ms, revoked, signals, chain, status, wakes, heard } = found;
+  const row = await sql.get<WrittenColumns>(WRITTEN, thread, delivered);
+  if (row?.seq !== expect.seq + events.length || row.epoch !== expect.epoch) return undefined;
+  const { seq, lease_ms, revoked, signals, chain, status, wakes, heard } = row;
   const ids = children.map(({ id }) => id);
-  const wanted = [reserve, ...children.map((child) => child.reserve ?? [])].flat();
-  const keys = wanted.map(({ key }) => key);
+  const reserves = [reserve, ...children.map((child) => child.reserve ?? [])].flat();
+  const keys = reserves.map(({ key }) => key);
   const open = keys.length > 0 ? await sql.all<{ key: string }>(OPEN, [thread, ...ids], keys) : [];
-  const made = new Set(open.map(({ key }) => key));
-  const held = await claimChildren(sql, ids);
+  const kept = new Set(open.map(({ key }) => key));
+  const leases = await claimChildren(sql, ids);
   return {
     committed: {
       seq,
       signals: (signals ?? []).map(signalOf),
       lease_ms: release ? 0 : lease_ms,
-      reserved: keys.filter((key) => made.has(key)),
-      children: held.all,
+      reserved: keys.filter((key) => kept.has(key)),
+      children: leases.all,
       approvals: ask ? await approvalsOf(sql, registry.time, thread, ask) : [],
       ...(revoked === null ? {} : { revoked }),
     },
     row: { chain, seq, status, wakes, heard },
-    accounts: held.accounts,
+    accounts: leases.accounts,
   };
 }
 
@@ -265,24 +265,24 @@ async function commitThread(
   thread: string,
   commit: Commit,
 ): Answer<Committed> {
-  const { database, held, accounts, clock, feed } = registry;
+  const { database, held: leases, accounts, clock, feed } = registry;
   const encoded = encodeCommit(commit);
   if (!encoded.ok) return encoded;
   const { expect, ask, use, children, tell, release } = commit;
   const { epoch } = expect;
   const start = clock.monotonic();
-  const lease = held.get(thread);
+  const lease = leases.get(thread);
   const how: SqlWriting<CommitAnswer> = {
     plain: !ask && !use && !children && !tell && !release,
     lane: thread,
-    // Commits of one tree change the same accounts: in turn they do not conflict inside of this process.
+    // Commits of one tree change the same accounts, so this process makes them one after the other.
     tree: changesBudgets(commit) ? lease?.row?.chain.at(-1) : undefined,
     written: (sql) => findWritten(registry, sql, thread, commit),
     until: lease?.until,
-    // Only what was committed is cached: a version of the cache always has the content of the server.
+    // Only committed rows are cached, so equal versions always have equal content.
     done(answer) {
       accounts.add(answer.accounts);
-      held.setRow(thread, epoch, answer.row);
+      leases.setRow(thread, epoch, answer.row);
     },
   };
   const answer = await database.write(async (sql) => {
@@ -297,25 +297,25 @@ async function commitThread(
     const { code, detail } = answer.error;
     // After these refusals the row is as it was, because the fence has passed.
     const isUnchanged = code === 'signalled' || code.endsWith('_exceeded');
-    if (!isUnchanged) held.setRow(thread, epoch, undefined);
-    if (LEASE_LOST.includes(code)) held.drop(thread, epoch);
+    if (!isUnchanged) leases.setRow(thread, epoch, undefined);
+    if (LEASE_LOST.includes(code)) leases.drop(thread, epoch);
     // The refusal delivers these signals, so the next answer does not.
-    if (code === 'signalled') held.tell(thread, epoch, detail['signals'] as unknown as Signal[]);
+    if (code === 'signalled') leases.tell(thread, epoch, detail['signals'] as unknown as Signal[]);
     return answer;
   }
   const { committed, row } = answer.output;
-  const { seq, signals, lease_ms, children: made } = committed;
-  const fresh = held.tell(thread, epoch, signals);
-  if (release) held.drop(thread, epoch);
-  else held.renew(thread, epoch, start + lease_ms);
-  cacheLeases(registry, { all: made, accounts: [] }, start);
-  notifyChildren(registry, made);
+  const { seq, signals, lease_ms, children: threads } = committed;
+  const fresh = leases.tell(thread, epoch, signals);
+  if (release) leases.drop(thread, epoch);
+  else leases.renew(thread, epoch, start + lease_ms);
+  cacheLeases(registry, { all: threads, accounts: [] }, start);
+  notifyChildren(registry, threads);
   feed.moved({ thread, seq, status: row.status });
   if (release && !isEnded(row.status)) feed.queued();
   return ok({ ...committed, signals: fresh });
 }
 
-/** Without `watch` and `changes`, which listen. */
+/** Returns the port without `watch` and `changes`, which need the feed. */
 export function serverJournal(
   registry: ServerRegistry,
 ): Pick<Journal, 'commit' | 'read' | 'countEvents' | 'fieldsOf'> {

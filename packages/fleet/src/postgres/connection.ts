@@ -1,6 +1,6 @@
-// Connects to a server: a pool of connections, and what happens if one breaks, or if the answer of a write is
-// lost. INVARIANT: a write whose answer was lost is always looked for before it is repeated, so it is there at
-// most once. If that takes too long, the result is `store_unknown`.
+// Connects to a server with a pool of connections, and repeats requests after a lost connection. INVARIANT: a
+// write whose answer was lost is always looked for before it is repeated, so it is written at most once. If that
+// takes too long, the result is `store_unknown`.
 /* oxlint-disable typescript/no-unnecessary-type-parameters -- the caller names the columns */
 
 import {
@@ -19,7 +19,7 @@ import { type Trouble, troubleOf, UNREACHABLE } from './errors.ts';
 export interface DatabaseAddress {
   /** Connection string in the format of `pg`. */
   readonly url: string;
-  /** Schema of our tables. The tables of the queue are in `SCHEMA_jobs`. */
+  /** Schema of the tables. The tables of the queue are in `SCHEMA_jobs`. */
   readonly schema: string;
 }
 
@@ -33,17 +33,17 @@ export interface Sql {
 }
 
 export interface SqlWriting<T> {
-  /** One statement, which is a transaction by itself. Read before each try. */
+  /** True: the write is one statement, which is its own transaction. It is read before each try. */
   plain?: boolean;
-  /** Writes of one lane are made in order. */
+  /** Writes of one lane run in order. Absent: in any order. */
   lane?: string;
-  /** Root of a tree whose writes are made in order. */
+  /** Root of a tree whose writes run in order. Absent: in any order. */
   tree?: string | undefined;
   /** Called with the answer of a write, before the next write of its lane and tree starts. */
   done?: (answer: T) => void;
-  /** Finds the answer of a write that arrived. Absent: the write can be repeated. */
+  /** Finds the answer of a write that was written. Absent: the write can be repeated. */
   written?: (sql: Sql) => Promise<T | undefined>;
-  /** When to stop looking, on the monotonic clock. Absent: after `patienceMs`. */
+  /** End of the search for a lost write, on the monotonic clock. Absent: after `patienceMs`. */
   until?: number | undefined;
   patienceMs?: number;
 }
@@ -54,11 +54,11 @@ export interface Database {
   readonly place: string;
   /** Runs statements that only read, on one connection. */
   read<T>(work: (sql: Sql) => Promise<T>, patienceMs?: number): Answer<T>;
-  /** Runs statements in one transaction. An exception rolls it back; `RefusedWrite` is the answer. */
+  /** Runs statements in one transaction. An exception rolls it back. The answer of `RefusedWrite` is its failure. */
   write<T>(work: (sql: Sql) => Promise<T>, how?: SqlWriting<T>): Answer<T>;
   /** Opens a connection for listening or for long work. The caller ends it. */
   connect(settings?: pg.ClientConfig): Promise<pg.Client>;
-  /** Waits for the open requests. Later ones fail with `store_closed`. */
+  /** Waits for the open requests. Later requests fail with `store_closed`. */
   close(): Promise<void>;
 }
 
@@ -68,11 +68,11 @@ export interface DatabaseOptions {
   readonly shown: string;
   readonly clock: Clock;
   readonly random: RandomBytes;
-  /** How long a request waits for locks, or for a server that restarts. */
+  /** Longest wait of a request for locks, or for a server that restarts. Absent: 10 seconds. */
   readonly patienceMs?: number;
-  /** The most connections, besides the one that listens. */
+  /** Maximum number of connections, besides the one that listens. Absent: 10. */
   readonly connections?: number;
-  /** Replaces the client of the library, for tests of its failures. */
+  /** Replaces the client of the library, for tests of its failures. Absent: the client of `pg`. */
   readonly Client?: new (
     config?: pg.ClientConfig,
   ) => pg.Client;
@@ -80,14 +80,14 @@ export interface DatabaseOptions {
 
 const PATIENCE_MS = 10_000;
 const CONNECTIONS = 10;
-/** A transaction that stands still loses its locks, and a silent connection is closed, after these times. */
+/** Times after which an idle transaction loses its locks, and a silent connection or a connect is given up. */
 const [STATEMENT_MS, SILENT_MS, CONNECT_MS] = [5000, 6000, 5000];
 const MAX_NAMES = 300;
 
 /** Adds the settings with which every connection starts. */
 function settingsOf({ url, schema }: DatabaseAddress): string {
   const address = new URL(url);
-  const given = address.searchParams.get('options');
+  const first = address.searchParams.get('options');
   const settings = {
     search_path: schema,
     statement_timeout: STATEMENT_MS,
@@ -95,7 +95,7 @@ function settingsOf({ url, schema }: DatabaseAddress): string {
     jit: 'off',
   };
   const ours = Object.entries(settings).map(([name, value]) => `-c ${name}=${value}`);
-  address.searchParams.set('options', [...(given === null ? [] : [given]), ...ours].join(' '));
+  address.searchParams.set('options', [...(first === null ? [] : [first]), ...ours].join(' '));
   return address.href;
 }
 
@@ -116,7 +116,7 @@ function configOf({ place }: DatabaseOptions, library: typeof pg): pg.ClientConf
 
 const names = new Map<string, string>();
 
-/** Names a statement. The same text has the same name on every connection. */
+/** Returns the name of a statement. The same text has the same name on every connection. */
 function nameOf(text: string): { name?: string } {
   let name = names.get(text);
   if (name === undefined) {
@@ -188,13 +188,13 @@ async function attempt<T>(
   }
 }
 
-/** The pool, and how long a request waits for it. */
+/** The pool, and the longest wait of a request for it. */
 interface Way extends Pick<DatabaseOptions, 'shown' | 'clock' | 'random'> {
   readonly pool: pg.Pool;
   readonly patienceMs: number;
 }
 
-/** Waits before another try: a short time first, with a random part. */
+/** Waits before another try. The time is short at first and has a random part. */
 const pause = ({ random }: Way, tries: number): Promise<void> =>
   new Promise((resolve) => {
     setTimeout(resolve, Math.min(2 ** tries, 100) * (0.5 + (random(1)[0] ?? 0) / 512));
@@ -203,7 +203,7 @@ const pause = ({ random }: Way, tries: number): Promise<void> =>
 const unknown = (place: string): Failure =>
   fail(
     'store_unknown',
-    `the result of the write is unknown: the connection to the registry at ${place} broke`,
+    `the result of the write is unknown, because the connection to the registry at ${place} broke`,
     { place },
   );
 
@@ -217,11 +217,11 @@ async function send<T>(way: Way, work: SqlWork<T>, how: SqlWriting<T>): Answer<T
     if ('output' in tried) return ok(tried.output);
     const { kind, failure } = tried.trouble;
     if (kind === 'refused' || kind === 'final') {
-      // The lost write can have arrived after the search, and be the reason for this refusal.
+      // The lost write can have arrived after the search, and can be the reason for this refusal.
       const late =
         isInDoubt && how.written ? await attempt(way, how.written, READ, false) : undefined;
-      const found = late && 'output' in late ? late.output : undefined;
-      return found === undefined ? failure : ok(found);
+      const written = late && 'output' in late ? late.output : undefined;
+      return written === undefined ? failure : ok(written);
     }
     if (tried.isSent) isInDoubt = true;
     const isOver = clock.monotonic() >= (isInDoubt ? (how.until ?? deadline) : deadline);
@@ -230,7 +230,7 @@ async function send<T>(way: Way, work: SqlWork<T>, how: SqlWriting<T>): Answer<T
   }
 }
 
-/** Repeats a read, which changes nothing. */
+/** Repeats a read after a lost connection. */
 async function readAgain<T>(way: Way, work: SqlWork<T>, patienceMs: number): Answer<T> {
   const outcome: Outcome<T> = await send(way, work, { ...READ, patienceMs });
   if (outcome.ok || outcome.error.code !== 'store_unknown') return outcome;
@@ -253,7 +253,7 @@ function createLanes() {
   };
 }
 
-/** Opens no connection before the first request. */
+/** Creates the pool. The first request opens a connection. */
 export async function openDatabase(options: DatabaseOptions): Answer<Database> {
   const { place, shown, patienceMs = PATIENCE_MS, connections: max = CONNECTIONS } = options;
   const drivers = await loadDrivers();
@@ -273,7 +273,7 @@ export async function openDatabase(options: DatabaseOptions): Answer<Database> {
     place: shown,
   });
 
-  function asked<T>(ask: () => Answer<T>): Answer<T> {
+  function track<T>(ask: () => Answer<T>): Answer<T> {
     if (isClosed) return Promise.resolve(closed);
     const answer = ask();
     unanswered.add(answer);
@@ -290,9 +290,9 @@ export async function openDatabase(options: DatabaseOptions): Answer<Database> {
   return ok({
     schema: place.schema,
     place: shown,
-    read: (work, ms = patienceMs) => asked(() => readAgain(way, work, ms)),
+    read: (work, ms = patienceMs) => track(() => readAgain(way, work, ms)),
     write: (work, how = {}) =>
-      asked(() => inLane(how.lane, () => inTree(how.tree, () => finish(work, how)))),
+      track(() => inLane(how.lane, () => inTree(how.tree, () => finish(work, how)))),
     async connect(settings = {}) {
       const client = new Client({ ...config, ...settings });
       client.on('error', () => {});

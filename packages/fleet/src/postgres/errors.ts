@@ -5,7 +5,7 @@ import { type Failure, fail } from '@kernmantle/core/base';
 /** The server's code for a transaction that can succeed if it is repeated. */
 export const SERIALIZATION_FAILURE = '40001';
 
-/** `busy`: rolled back because of other transactions. `lost`: the connection broke before the answer. */
+/** `busy`: the server rolled back because of others. `lost`: the connection broke. `final`: no retry helps. */
 export interface Trouble {
   readonly kind: 'refused' | 'busy' | 'lost' | 'final';
   readonly failure: Failure;
@@ -20,28 +20,28 @@ export class RefusedWrite extends Error {
   }
 }
 
-type Known = readonly [kind: Trouble['kind'], code: string, what: string];
-const BUSY: Known = ['busy', 'store_busy', 'is in use by others; try again'];
-const LOST: Known = ['lost', 'store_failed', 'cannot be reached'];
-const RIGHTS: Known = ['final', 'store_failed', 'does not let this user do what is needed'];
-const ENTRY: Known = [
+type Meaning = readonly [kind: Trouble['kind'], code: string, what: string];
+const BUSY: Meaning = ['busy', 'store_busy', 'is in use by other processes; try again'];
+const LOST: Meaning = ['lost', 'store_failed', 'cannot be reached'];
+const RIGHTS: Meaning = ['final', 'store_failed', 'denies this user a required right'];
+const ENTRY: Meaning = [
   'final',
   'store_failed',
-  'does not let this user in; check name and password',
+  'refuses the login of this user; check name and password',
 ];
-const FORM: Known = [
+const FORM: Meaning = [
   'final',
   'store_failed',
-  'has no tables of ours as they are needed; migrate it',
+  'does not have the required tables; run the migration',
 ];
-const TEXT: Known = ['final', 'invalid_input', 'keeps no text with a NUL character in it'];
-const FULL: Known = [
+const TEXT: Meaning = ['final', 'invalid_input', 'cannot store a text with a NUL character'];
+const FULL: Meaning = [
   'final',
   'disk_full',
   'cannot grow: the disk is full; free some space and resume',
 ];
 
-const KNOWN: ReadonlyMap<string, Known> = new Map([
+const MEANINGS: ReadonlyMap<string, Meaning> = new Map([
   ...[SERIALIZATION_FAILURE, '40P01', '55P03', '57014', '53300', '55006'].map(
     (code) => [code, BUSY] as const,
   ),
@@ -53,7 +53,7 @@ const KNOWN: ReadonlyMap<string, Known> = new Map([
   ['53100', FULL],
   ['53200', ['final', 'store_failed', 'is out of memory']],
   ['3D000', ['final', 'store_failed', 'has no database of this name']],
-  ['25006', ['final', 'store_failed', 'takes no writes (it is a replica, or read-only)']],
+  ['25006', ['final', 'store_failed', 'refuses writes, because it is a replica or read-only']],
 ]);
 
 /** Marks a failure to reach the server. A worker that starts waits for the server. */
@@ -63,9 +63,9 @@ const NETWORK = /^(E[A-Z_]{3,}|08...)$/;
 /** Messages of errors for which the library has no code. */
 const CUT = /terminated|timeout|not queryable|closed the connection|socket/i;
 
-function knownOf(code: string, message: string): Known | undefined {
-  const known = KNOWN.get(code);
-  if (known) return known;
+function classify(code: string, message: string): Meaning | undefined {
+  const entry = MEANINGS.get(code);
+  if (entry) return entry;
   if (NETWORK.test(code) || (code === '' && CUT.test(message))) return LOST;
   return /^(53|58|XX)/.test(code)
     ? ['final', 'store_failed', `reports an error (${code})`]
@@ -77,13 +77,13 @@ export function troubleOf(error: unknown, place: string): Trouble {
   if (error instanceof RefusedWrite) return { kind: 'refused', failure: error.failure };
   const { code: state = '', message = String(error) } = Object(error);
   const code = String(state);
-  const [kind, name, what] = knownOf(code, message) ?? [
+  const [kind, name, what] = classify(code, message) ?? [
     'final',
     'internal_error',
     `failed: ${message}`,
   ];
   const why = name === 'store_failed' && NETWORK.test(code) ? ` (${code})` : '';
-  // Waiting does not help against errors of Node and TLS, such as a wrong certificate.
+  // A retry does not help against errors of Node and TLS, such as a wrong certificate.
   const detail = { place, ...(kind === 'lost' && !code.startsWith('ERR_') && UNREACHABLE) };
   return { kind, failure: fail(name, `the registry at ${place} ${what}${why}`, detail) };
 }

@@ -8,14 +8,14 @@ import type { Database } from './connection.ts';
 import type { HeldHereMap } from './leased-thread.ts';
 import type { ServerFeed } from './registry.ts';
 
-/** Others hear of commits at most so often. */
+/** Interval in which commits are gathered into one message to other processes. */
 const GATHER_MS = 50;
-/** A connection that listens is asked so often whether it is still there. */
+/** Interval of the check that the listening connection still works. */
 const ASK_MS = 5000;
 const BACK_MS = [20, 100, 500, 1000, 2000];
 const MAX_WORD = 7000;
 const MAX_RECENT = 5000;
-/** Moves that were made while nobody listened, and what a clock may be coarse by. */
+/** Overlap of a catch-up, for commits during the reconnect and for the resolution of clocks. */
 const OVERLAP_MS = 1000;
 
 const CHANNEL = `SELECT quote_ident('km_' || coalesce(
@@ -29,7 +29,7 @@ const CALLED = `SELECT s.thread, s.number, s.kind FROM threads t JOIN signals s 
 const TELL = `SELECT set_config('synchronous_commit', 'off', true), km_tell($1)`;
 
 type OnHead = (head: Head) => void;
-/** Called for queued threads. An undefined argument stands for any project or tenant. */
+/** Listener for queued threads. An undefined argument means any project or tenant. */
 type OnQueue = (project: string | undefined, tenant: string | undefined) => void;
 
 function joinSet<T>(all: Set<T>, one: T): () => void {
@@ -37,12 +37,12 @@ function joinSet<T>(all: Set<T>, one: T): () => void {
   return () => void all.delete(one);
 }
 
-/** Threads that somebody watches, all of them under `undefined`, and the newest of what was told. */
+/** Manages watchers by thread, and the newest reported head of each thread. `undefined`: all threads. */
 function createWatched() {
   const watchers = new Map<string | undefined, Set<OnHead>>();
   const recent = new Map<string, Head>();
 
-  /** Words may overtake each other: what is older than the newest is nothing new. */
+  /** Messages can arrive out of order, so a head that is older than the newest is dropped. */
   function isNew({ thread, seq, status }: Head): boolean {
     const last = recent.get(thread);
     if (last && (last.seq > seq || (last.seq === seq && last.status === status))) return false;
@@ -77,7 +77,7 @@ function createWatched() {
   };
 }
 
-/** One word for many commits: the newest head of each thread. */
+/** Gathers commits into few messages with the newest head of each thread. */
 function createGathering(database: Database) {
   const heads = new Map<string, Head>();
   let timer: NodeJS.Timeout | undefined;
@@ -122,18 +122,18 @@ interface Hearing {
   hear(line: string): void;
   /** Reads the changes that were missed in the `silentMs` milliseconds without a connection. */
   catchUp(client: pg.Client, silentMs: number): Promise<void>;
-  /** Called regularly: a connection that does not answer is closed. */
+  /** Called regularly. A connection that does not respond is closed. */
   look(client: pg.Client): Promise<void>;
 }
 
-/** One connection that listens, and is made again when it breaks or says nothing. */
+/** Keeps one listening connection, and opens a new one if it breaks or does not respond. */
 function createLink(database: Database, clock: Clock, { hear, catchUp, look }: Hearing) {
   const state = { isOver: false };
   let running: Promise<void> | undefined;
   let client: pg.Client | undefined;
   let wake = (): void => {};
-  /** When everything until then was heard. */
-  let heardUntil = 0;
+  /** Time until which all messages have arrived. */
+  let completeUntil = 0;
 
   const rest = (ms: number): Promise<void> =>
     new Promise((resolve) => {
@@ -144,7 +144,7 @@ function createLink(database: Database, clock: Clock, { hear, catchUp, look }: H
       };
     });
 
-  /** Until it breaks, or says nothing when it is asked. */
+  /** Listens until the connection breaks or does not respond. */
   async function listen(): Promise<void> {
     const connected = await database.connect();
     client = connected;
@@ -160,11 +160,11 @@ function createLink(database: Database, clock: Clock, { hear, catchUp, look }: H
     try {
       const { rows } = await connected.query<{ name: string }>(CHANNEL);
       await connected.query(`LISTEN ${rows[0]?.name ?? ''}`);
-      await catchUp(connected, clock.monotonic() - heardUntil);
+      await catchUp(connected, clock.monotonic() - completeUntil);
       while (!isGone.now && !state.isOver) {
         const before = clock.monotonic();
         await look(connected);
-        heardUntil = before;
+        completeUntil = before;
         if (!isGone.now && !state.isOver) await rest(ASK_MS);
       }
     } finally {
@@ -190,7 +190,7 @@ function createLink(database: Database, clock: Clock, { hear, catchUp, look }: H
     /** Starts the connection for the first watcher. */
     begin(): void {
       if (state.isOver || running) return;
-      heardUntil = clock.monotonic();
+      completeUntil = clock.monotonic();
       running = run();
     },
     async close(): Promise<void> {
@@ -204,7 +204,7 @@ function createLink(database: Database, clock: Clock, { hear, catchUp, look }: H
 
 export type ListeningFeed = ReturnType<typeof createListeningFeed>;
 
-export function createListeningFeed(database: Database, held: HeldHereMap, clock: Clock) {
+export function createListeningFeed(database: Database, leases: HeldHereMap, clock: Clock) {
   const watched = createWatched();
   const gathering = createGathering(database);
   const listeners = new Set<(note: SignalNote) => void>();
@@ -213,7 +213,7 @@ export function createListeningFeed(database: Database, held: HeldHereMap, clock
   let isOver = false;
 
   function said(note: SignalNote): void {
-    const thread = held.get(note.thread);
+    const thread = leases.get(note.thread);
     if (!thread || note.number <= thread.announced) return;
     thread.announced = note.number;
     for (const listener of listeners) queueMicrotask(() => listener(note));
@@ -223,7 +223,7 @@ export function createListeningFeed(database: Database, held: HeldHereMap, clock
     for (const listener of queues) listener(project, tenant);
   };
 
-  function hear(line: string): void {
+  function onLine(line: string): void {
     const [kind, rest] = [line.slice(0, 1), line.slice(2)];
     if (kind === 'q') {
       const [project, tenant] = rest.split('\t');
@@ -232,14 +232,14 @@ export function createListeningFeed(database: Database, held: HeldHereMap, clock
     }
     const [thread = '', number = '', ...words] = rest.split(' ');
     if (kind === 's') said({ thread, number: Number(number), kind: words.join(' ') });
-    // Our own words: nobody else knows the channel.
+    // Only processes of this registry have the name of the channel, so the status is trusted.
     else if (kind === 'h') {
       watched.tell({ thread, seq: Number(number), status: words[0] as ThreadStatus });
     }
   }
 
   const link = createLink(database, clock, {
-    hear,
+    hear: onLine,
     async look(client) {
       for (const head of (await client.query<Head>(HEADS, [watched.ids()])).rows) {
         watched.tell(head);
@@ -257,7 +257,7 @@ export function createListeningFeed(database: Database, held: HeldHereMap, clock
     },
   });
 
-  /** Somebody waits; answers with the end. */
+  /** Adds a waiting listener. Returns the function that removes it. */
   function wait<T>(all: Set<T>, one: T): () => void {
     link.begin();
     return joinSet(all, one);
@@ -270,15 +270,15 @@ export function createListeningFeed(database: Database, held: HeldHereMap, clock
     },
     said,
     queued: () => queued(undefined, undefined),
-    /** Called for heads of this thread (of all, when undefined); answers with the end. */
+    /** Calls `watcher` for heads of this thread (`undefined`: of all threads). Returns the end. */
     onMove(thread: string | undefined, watcher: OnHead): () => void {
       link.begin();
       return watched.join(thread, watcher);
     },
     onSignal: (listener: (note: SignalNote) => void) => wait(listeners, listener),
-    /** Called when something may have been queued. */
+    /** Calls `listener` when a thread may have been queued. */
     onQueue: (listener: OnQueue) => wait(queues, listener),
-    /** Called once, when the store closes. */
+    /** Calls `listener` once, when the store closes. */
     onClose(listener: () => void): () => void {
       if (isOver) listener();
       return joinSet(closing, listener);

@@ -19,10 +19,10 @@ const FIGURES = ['concurrent', 'requests_per_minute', 'tokens_per_minute'] as co
 const SCOPE = /^(?:provider|tenant):\S{1,200}$/;
 const MOST = 1e15;
 const LABEL_ROWS = 1000;
-/** The place of a request without any limit. It is not counted. */
+/** Place of a request without any limit, which is not counted. */
 const NO_PLACE = '';
 
-/** An older or newer worker may say less or more. */
+/** Reads the state of a worker. An older or newer worker can have fewer or more fields. */
 function readState(text: string, id: string): WorkerState {
   const parsed = parseJson(text);
   const state = parsed.ok ? parsed.output : null;
@@ -60,14 +60,14 @@ async function readWorkers(sql: Sql): Promise<WorkerRow[]> {
      WHERE heard > km_now() - $1::bigint ORDER BY started, id`,
     GONE_MS,
   );
-  return lines.map(({ id, state, ...heard }) => ({ ...readState(state, id), ...heard }));
+  return lines.map(({ id, state, ...line }) => ({ ...readState(state, id), ...line }));
 }
 
 /** A worker that leaves deletes its row, so a silent row belongs to a worker that is gone. */
 const LOST = `SELECT id, heard FROM workers WHERE id = ANY ($1)
   AND heard <= km_now() - ${GONE_MS}::bigint`;
 
-/** Longer than any backoff of a worker. A thread that is queued for a later time waits for something else. */
+/** Longer than any backoff of a worker. A thread that is queued for a later time does not wait for a worker. */
 const BACKOFF_MS = 120_000;
 const ANNOUNCE = `INSERT INTO workers (id, state, started, heard, clock_off)
   VALUES ($1, $2, km_now(), km_now(), $3::bigint - km_now())
@@ -105,14 +105,14 @@ async function readNow(sql: Sql): Promise<number> {
   return line?.now ?? 0;
 }
 
-/** Does a worker take what is queued there? */
+/** Returns true if a worker takes threads of this queue. */
 const serves = ({ tenants, projects, draining, journal }: WorkerState, row: QueueLine): boolean =>
   !draining &&
   journal >= row.format &&
   (tenants.includes(row.tenant) || (tenants.length === 0 && row.tenant === '')) &&
   projects.some(({ project, items }) => project === row.project && items === row.items);
 
-/** `format`: the newest form of a journal among them. */
+/** `format`: the newest journal format of the queued threads. */
 type QueueLine = Omit<QueueRow, 'served_by'> & { format: number };
 
 async function readContents(sql: Sql, schema: string): Promise<FleetContents> {
@@ -134,7 +134,7 @@ async function readQueues(sql: Sql): Promise<QueueRow[]> {
     `SELECT coalesce(tenant, '') AS tenant, project, coalesce(items, '') AS items,
        count(*) FILTER (WHERE queued <= km_now()) AS ready,
        count(*) FILTER (WHERE queued > km_now()) AS later, max(format) AS format,
-       -- What a person queued again was due before it was there: it waits since then.
+       -- A thread that a person queued again can be due before its creation. It waits since its update.
        min(CASE WHEN queued < created THEN updated ELSE queued END) AS oldest
      FROM threads WHERE queued IS NOT NULL AND owner IS NULL GROUP BY 1, 2, 3 ORDER BY 1, 2, 3`,
   );
@@ -163,7 +163,7 @@ const readLimit = (line: LimitLine): SharedLimit => ({
 function checkLimit(limit: SharedLimit) {
   const { scope, spend_per_day } = limit;
   if (!SCOPE.test(scope)) {
-    const message = `\`${scope}\` has no limits; give \`provider:NAME\` or \`tenant:NAME\``;
+    const message = `invalid scope \`${scope}\`; use \`provider:NAME\` or \`tenant:NAME\``;
     return fail('invalid_input', message);
   }
   for (const name of FIGURES) {
@@ -171,7 +171,7 @@ function checkLimit(limit: SharedLimit) {
     if (figure === undefined || (Number.isSafeInteger(figure) && figure >= 0 && figure <= MOST)) {
       continue;
     }
-    return fail('invalid_input', `\`${figure}\` ${name}: give a whole number from 0 on`);
+    return fail('invalid_input', `\`${figure}\` ${name} must be a whole number from 0 on`);
   }
   return spend_per_day !== undefined && spend_per_day < 0n
     ? fail('invalid_input', '`spend_per_day` must not be below 0')
@@ -208,8 +208,8 @@ interface Entered {
   most: string;
 }
 
-async function enter(database: Database, ask: Entering): ReturnType<Fleet['enter']> {
-  const { provider, tenant, owner, tokens, spend, ttlMs } = ask;
+async function enter(database: Database, request: Entering): ReturnType<Fleet['enter']> {
+  const { provider, tenant, owner, tokens, spend, ttlMs } = request;
   const answer = await database.write(
     (sql) =>
       sql.get<Entered>(
@@ -237,8 +237,8 @@ async function enter(database: Database, ask: Entering): ReturnType<Fleet['enter
     limit === 'spend_per_day' ? 'until midnight (UTC)' : 'for a request of this size at any time';
   const message =
     spend === undefined && limit === 'spend_per_day'
-      ? `\`${limit}\` of ${scope} needs the price of the model, which has none; add it to \`pricing.yaml\``
-      : `\`${limit}\` of ${scope} leaves no room ${when}: ${used} of ${most} are used`;
+      ? `\`${limit}\` of ${scope} needs the price of the model; add it to \`pricing.yaml\``
+      : `\`${limit}\` of ${scope} is exceeded ${when}: ${used} of ${most} are used`;
   return fail('shared_limit', message, { limit, scope, used, most, sent: false });
 }
 

@@ -1,8 +1,8 @@
-// The queue of a fleet: jobs of pg-boss follow the rows of threads. A queued thread has one job, whose id is in its
-// row. INVARIANT: jobs are always made, moved and dropped in the transaction that changes the row, and a job never
-// decides: `km_take` claims a thread only if its row allows it. A worker drops a superfluous job that it fetches,
-// and the sweep makes a missing one, so pg-boss can lose, repeat and delay jobs.
-// Not `stately`: there a thread with two jobs makes every fetch of its queue come back empty.
+// Implements the queue of a fleet: jobs of pg-boss follow the rows of threads. A queued thread has one job, whose id
+// is in its row. INVARIANT: jobs are always created, moved and dropped in the transaction that changes the row, and
+// a job never decides: `km_take` claims a thread only if its row allows it. A worker drops a superfluous job that it
+// fetches, and the sweep creates a missing one, so pg-boss can lose, repeat and delay jobs. The policy is not
+// `stately`, because a thread with two jobs would then make every fetch of its queue return no job.
 import type { PgBoss, QueueOptions } from 'pg-boss';
 import type { DatabaseAddress, Sql } from './connection.ts';
 import { loadDrivers } from './drivers/load.ts';
@@ -16,7 +16,7 @@ const QUEUE = {
   heartbeatSeconds: HEARTBEAT_SECONDS,
   retryLimit: 1000,
   expireInSeconds: 86_400,
-  // Timers of years.
+  // A thread can be queued for years.
   retentionSeconds: 10 * 365 * 86_400,
 } as const satisfies QueueOptions & { policy: string };
 const SILENT_MS = 6000;
@@ -47,16 +47,16 @@ interface FollowRow {
 const plain = (text: string): string =>
   text.replace(/[^A-Za-z0-9_-]/gu, (sign) => `/${Buffer.from(sign).toString('hex')}/`);
 
-/** By what a worker chooses: form of the journal, tenant, project. No two of them share a name. */
+/** Returns the name of a queue. Each journal format, tenant and project has its own queue. */
 export function queueName(format: number, tenant: string | undefined, project: string): string {
-  // A tenant of this name would be nobody's.
+  // The name `-` means no tenant, so a tenant with this name is escaped.
   const whose = tenant === undefined ? '-' : tenant === '-' ? '/2d/' : plain(tenant);
   return `threads.f${format}.${whose}.${plain(project)}`;
 }
 
 const schemaOf = ({ schema }: DatabaseAddress): string => `${schema}_jobs`;
 
-/** With one connection of its own, for what is no part of our transactions. */
+/** Starts pg-boss with its own connection, for calls outside our transactions. */
 async function createEngine(place: DatabaseAddress, migrate: boolean): Promise<PgBoss> {
   const drivers = await loadDrivers();
   if (!drivers.ok) throw new RefusedWrite(drivers);
@@ -86,16 +86,16 @@ async function createEngine(place: DatabaseAddress, migrate: boolean): Promise<P
   }
 }
 
-/** The tables of the engine; throws what the server throws. */
+/** Migrates the tables of pg-boss. Throws errors of the server. */
 export async function migrateJobs(place: DatabaseAddress): Promise<void> {
   const engine = await createEngine(place, true);
   await engine.stop({ graceful: false });
 }
 
-/** The engine and its queues, each when it is needed for the first time. */
+/** Starts pg-boss and creates queues, each on its first use. */
 function createQueues(place: DatabaseAddress) {
   let engine: Promise<PgBoss> | undefined;
-  const known = new Map<string, Promise<void>>();
+  const ready = new Map<string, Promise<void>>();
 
   function started(): Promise<PgBoss> {
     engine ??= createEngine(place, false).catch((error: unknown) => {
@@ -107,18 +107,18 @@ function createQueues(place: DatabaseAddress) {
 
   return {
     started,
-    /** The engine, once this queue is there. */
+    /** Returns pg-boss after this queue is created. */
     async withQueue(name: string): Promise<PgBoss> {
       const boss = await started();
-      let made = known.get(name);
-      if (!made) {
-        made = boss.createQueue(name, QUEUE).catch((error: unknown) => {
-          known.delete(name);
+      let creation = ready.get(name);
+      if (!creation) {
+        creation = boss.createQueue(name, QUEUE).catch((error: unknown) => {
+          ready.delete(name);
           throw error;
         });
-        known.set(name, made);
+        ready.set(name, creation);
       }
-      await made;
+      await creation;
       return boss;
     },
     async close(): Promise<void> {
@@ -130,7 +130,7 @@ function createQueues(place: DatabaseAddress) {
 
 export type JobQueues = ReturnType<typeof createJobs>;
 
-/** Nothing is loaded and connected before it is needed. */
+/** Creates the jobs. The first use loads and connects pg-boss. */
 export function createJobs(place: DatabaseAddress) {
   const { started, withQueue, close } = createQueues(place);
 
@@ -152,7 +152,7 @@ export function createJobs(place: DatabaseAddress) {
     await boss.deleteJob(name, [...ids], { db });
   }
 
-  /** A job that waits is due at another time; one that was lost is made again. */
+  /** Moves a waiting job to another time. A lost job is created again. */
   async function move(db: Sql, name: string, job: WaitingJob & { at: number }): Promise<void> {
     const boss = await withQueue(name);
     const startAfter = new Date(job.at).toISOString();
@@ -162,17 +162,17 @@ export function createJobs(place: DatabaseAddress) {
 
   async function follow(db: Sql, threads: readonly string[]): Promise<void> {
     const rows = await db.all<FollowRow>('SELECT * FROM km_follow($1)', threads);
-    const made = new Map<string, WaitingJob[]>();
+    const created = new Map<string, WaitingJob[]>();
     for (const row of rows) {
       const { o_thread: thread, o_priority: priority, o_at: at, o_job: id } = row;
       const name = queueName(row.o_format, row.o_tenant ?? undefined, row.o_project);
       await drop(db, name, row.o_dropped);
       if (id === null || at === null) continue;
       const job = { id, thread, priority, at };
-      if (row.o_made) made.set(name, [...(made.get(name) ?? []), job]);
+      if (row.o_made) created.set(name, [...(created.get(name) ?? []), job]);
       else await move(db, name, job);
     }
-    for (const [name, jobs] of made) await insert(db, name, jobs);
+    for (const [name, jobs] of created) await insert(db, name, jobs);
   }
 
   return {
@@ -189,14 +189,14 @@ export function createJobs(place: DatabaseAddress) {
       await drop(db, name, [job.id]);
       await insert(db, name, [job]);
     },
-    /** Heard of again. What this misses, the sweep finds. */
+    /** Reports that these jobs are alive. The sweep repairs a missed report. */
     async touch(jobs: ReadonlyMap<string, readonly string[]>): Promise<void> {
       for (const [name, ids] of jobs) {
         const boss = await withQueue(name);
         await boss.touch(name, [...ids]);
       }
     },
-    /** Jobs of the lost wait again, for all queues; one process at a time does it. */
+    /** Queues the jobs of lost workers again, for all queues. One process at a time does it. */
     async supervise(): Promise<void> {
       await (await started()).supervise();
     },

@@ -1,27 +1,27 @@
-// Caches the leases of this process: when each ends, which signals were delivered, and the rows that the
-// next commit of the thread is decided on. An entry lives as long as the lease.
+// Caches the leases of this process: the end of each lease, the delivered signals, and the rows from which the
+// next commit of the thread is decided. A release drops the entry.
 import type { readAccount, Signal, ThreadStatus } from '@kernmantle/core/store';
 
 /** A thread after its last commit. Under one epoch, only a commit or a signal changes these columns. */
 export interface CachedRow {
-  /** The last event. A commit that expects another one reads the row. */
+  /** Number of the last event. A commit that expects another number reads the row. */
   readonly seq: number;
   readonly status: ThreadStatus;
   /** Number of the last signal to the thread. The server can have a higher one. */
   readonly wakes: number;
   /** Number of the last signal that the thread acknowledged. */
   readonly heard: number;
-  /** The thread first, its root last. */
+  /** Ids from the thread up to its root. */
   readonly chain: readonly string[];
 }
 
 interface HeldHere {
   readonly epoch: number;
-  /** The last signal that an answer delivered. */
+  /** Number of the last signal that an answer delivered. */
   told: number;
-  /** The last signal that listeners were called for. */
+  /** Number of the last signal for which listeners were called. */
   announced: number;
-  /** When the lease ends, on the monotonic clock of this process. */
+  /** End of the lease, on the monotonic clock of this process. */
   until: number;
   /** Absent: the next commit reads the row. */
   row?: CachedRow | undefined;
@@ -33,7 +33,7 @@ export function createHeldHere() {
   const all = new Map<string, HeldHere>();
   return {
     get: (thread: string): HeldHere | undefined => all.get(thread),
-    /** `until` counts from before the request. */
+    /** Adds an entry. `until` counts from the time before the request. */
     add(thread: string, { epoch, until, row }: { epoch: number; until: number; row: CachedRow }) {
       all.set(thread, { epoch, told: row.heard, announced: row.heard, until, row });
     },
@@ -43,20 +43,20 @@ export function createHeldHere() {
     },
     /** Returns the signals that were not delivered before, and marks them as delivered. */
     tell(thread: string, epoch: number, signals: readonly Signal[]): readonly Signal[] {
-      const held = all.get(thread);
-      if (held?.epoch !== epoch || signals.length === 0) return signals;
-      const fresh = signals.filter(({ number }) => number > held.told);
-      held.told = Math.max(held.told, fresh.at(-1)?.number ?? 0);
+      const entry = all.get(thread);
+      if (entry?.epoch !== epoch || signals.length === 0) return signals;
+      const fresh = signals.filter(({ number }) => number > entry.told);
+      entry.told = Math.max(entry.told, fresh.at(-1)?.number ?? 0);
       return fresh;
     },
     renew(thread: string, epoch: number, until: number): void {
-      const held = all.get(thread);
-      if (held?.epoch === epoch) held.until = until;
+      const entry = all.get(thread);
+      if (entry?.epoch === epoch) entry.until = until;
     },
-    /** Absent: nothing is sure about the row, so the next commit reads it. */
+    /** Caches a row. Undefined: the next commit reads the row. */
     setRow(thread: string, epoch: number, row: CachedRow | undefined): void {
-      const held = all.get(thread);
-      if (held?.epoch === epoch) held.row = row;
+      const entry = all.get(thread);
+      if (entry?.epoch === epoch) entry.row = row;
     },
   };
 }
@@ -71,22 +71,22 @@ export type AccountCache = ReturnType<typeof createAccountCache>;
 const MAX_ACCOUNTS = 10_000;
 
 /**
- * Accounts as this process last saw them. Threads of one tree share the accounts above them. An account
- * here can be old: a write compares its version.
+ * Caches accounts. Threads of one tree share the accounts of their ancestors. A cached account can be old, so a
+ * write compares its version.
  */
 export function createAccountCache() {
   const all = new Map<string, VersionedAccount>();
   return {
     /** Returns the accounts of a chain, or undefined if one of them is not cached. */
     chain(threads: readonly string[]): VersionedAccount[] | undefined {
-      const found = threads.flatMap((thread) => all.get(thread) ?? []);
-      return found.length === threads.length ? found : undefined;
+      const accounts = threads.flatMap((thread) => all.get(thread) ?? []);
+      return accounts.length === threads.length ? accounts : undefined;
     },
     add(accounts: readonly VersionedAccount[]): void {
       if (all.size > MAX_ACCOUNTS) all.clear();
       for (const entry of accounts) {
         const { thread } = entry.account;
-        // Answers can arrive in another order than the server gave them.
+        // Answers can arrive in another order than the server sent them.
         if ((all.get(thread)?.version ?? -1) <= entry.version) all.set(thread, entry);
       }
     },

@@ -19,7 +19,7 @@ export interface LeaseParts extends ServerRegistry {
 
 /** Pause before another try if a due thread was locked, and the longest pause without a message. */
 const [BUSY_MS, IDLE_MS] = [1000, 5000];
-/** How often one process looks for missing jobs. */
+/** Interval in which one process looks for missing jobs. */
 const MEND_MS = 60_000;
 
 interface ClaimColumns {
@@ -37,7 +37,7 @@ function refusalOf(thread: string, row: ClaimColumns): Failure {
   const { o_status: status, o_owner: owner, o_until: until } = row;
   if (row.o_refused === 'not_found') return noThread(thread);
   if (row.o_refused === 'store_newer') {
-    const message = `thread \`${thread}\` was gone on with by a newer kernmantle (journal ${row.o_format}); update kernmantle`;
+    const message = `thread \`${thread}\` was continued by a newer kernmantle (journal ${row.o_format}); update kernmantle`;
     return fail('store_newer', message, { thread, journal: row.o_format });
   }
   if (row.o_refused === 'thread_ended') {
@@ -60,7 +60,7 @@ async function claimOnce(
   gone: readonly string[],
 ): Promise<Outcome<LeasedThread>> {
   const { database, jobs, clock, maxLeaseMs, formats } = parts;
-  const asked = clock.monotonic();
+  const sentAt = clock.monotonic();
   const [force, reopen] = [how.force === true, how.reopen === true];
   const answer = await database.write(
     async (sql) => {
@@ -76,9 +76,9 @@ async function claimOnce(
     { lane: thread },
   );
   if (!answer.ok) return answer;
-  cacheLeases(parts, answer.output, asked);
-  const [held] = answer.output.all;
-  return held ? ok(held) : noThread(thread);
+  cacheLeases(parts, answer.output, sentAt);
+  const [lease] = answer.output.all;
+  return lease ? ok(lease) : noThread(thread);
 }
 
 async function claim(
@@ -89,9 +89,9 @@ async function claim(
 ): Promise<Outcome<LeasedThread>> {
   const claimed = await claimOnce(parts, thread, owner, how, []);
   if (claimed.ok || claimed.error.code !== 'lease_held') return claimed;
-  const { owner: holder } = claimed.error.detail;
-  const isFree = typeof holder === 'string' && parts.isGone(holder);
-  return isFree ? claimOnce(parts, thread, owner, how, [holder]) : claimed;
+  const { owner: current } = claimed.error.detail;
+  const isFree = typeof current === 'string' && parts.isGone(current);
+  return isFree ? claimOnce(parts, thread, owner, how, [current]) : claimed;
 }
 
 const DUE = `SELECT p.project, f.format, (SELECT t.queued FROM threads t WHERE t.project = p.project
@@ -113,36 +113,36 @@ interface TakeColumns {
   o_priority: number | null;
 }
 
-/** By form of the journal. */
+/** Queue of one journal format. */
 type Queue = Readonly<{ name: string; format: number }>;
 type Fetched = FetchedJob & { readonly queue: Queue };
 
-/** Fetches an equal share from each queue. A share that one queue leaves goes to the next. */
+/** Fetches an equal share from each queue. The unused share of a queue goes to the next one. */
 async function fetchFairly(
   jobs: JobQueues,
   sql: Sql,
   queues: readonly Queue[],
   count: number,
 ): Promise<Fetched[]> {
-  const found: Fetched[] = [];
+  const fetched: Fetched[] = [];
   let open = [...queues];
-  while (open.length > 0 && found.length < count) {
+  while (open.length > 0 && fetched.length < count) {
     const more: Queue[] = [];
     for (const [at, queue] of open.entries()) {
-      const share = Math.ceil((count - found.length) / (open.length - at));
+      const share = Math.ceil((count - fetched.length) / (open.length - at));
       if (share === 0) break;
-      const got = await jobs.fetch(sql, queue.name, share);
-      found.push(...got.map((job) => ({ ...job, queue })));
-      if (got.length === share) more.push(queue);
+      const jobsOfQueue = await jobs.fetch(sql, queue.name, share);
+      fetched.push(...jobsOfQueue.map((job) => ({ ...job, queue })));
+      if (jobsOfQueue.length === share) more.push(queue);
     }
     open = more;
   }
-  return found;
+  return fetched;
 }
 
 const TAKE = 'SELECT * FROM km_take($1, $2, $3, $4, $5)';
 const TAKEN = 'SELECT id FROM threads WHERE owner = $1 AND work = ANY ($2)';
-/** How often one call passes over jobs that are superfluous or locked. */
+/** Maximum number of rounds of one call, because fetched jobs can be superfluous or locked. */
 const ROUNDS = 20;
 
 interface Taking {
@@ -156,20 +156,20 @@ async function takeOnce(
   { jobs, maxLeaseMs, formats }: LeaseParts,
   sql: Sql,
   { owner, ttlMs }: Owner,
-  found: readonly Fetched[],
+  fetched: readonly Fetched[],
 ): Promise<Taking> {
   const state: Taking = { taken: [], back: [], dropped: 0 };
-  if (found.length === 0) return state;
-  const [threads, ids] = [found.map(({ thread }) => thread), found.map(({ id }) => id)];
+  if (fetched.length === 0) return state;
+  const [threads, ids] = [fetched.map(({ thread }) => thread), fetched.map(({ id }) => id)];
   const [ttl, format] = [Math.min(ttlMs, maxLeaseMs), formats.at(-1)];
-  const of = new Map(found.map((job) => [job.id, job]));
+  const of = new Map(fetched.map((job) => [job.id, job]));
   for (const row of await sql.all<TakeColumns>(TAKE, threads, ids, owner, ttl, format)) {
     const { o_thread: thread, o_job, o_verdict, o_at } = row;
     const job = of.get(o_job);
     if (!job) continue;
     if (o_verdict === 'taken') {
       state.taken.push({ thread, job: o_job });
-      // Its next job is in the queue of our format.
+      // The next job of the thread is in the queue of our format.
       if (job.queue.format !== format) await jobs.drop(sql, job.queue.name, [job.id]);
     } else if (o_verdict === 'back') {
       state.back.push({ ...job, priority: row.o_priority ?? 0, at: o_at ?? undefined });
@@ -181,7 +181,7 @@ async function takeOnce(
   return state;
 }
 
-/** Claims due threads. Jobs and rows change in one transaction, so a process that dies in it has claimed nothing. */
+/** Claims due threads. Jobs and rows change in one transaction, so a process that dies in it claims no thread. */
 async function takeDue(
   parts: LeaseParts,
   owner: Owner,
@@ -189,18 +189,18 @@ async function takeDue(
   count: number,
 ): Promise<Outcome<LeasedThread[]>> {
   const { database, jobs, clock } = parts;
-  const asked = clock.monotonic();
+  const sentAt = clock.monotonic();
   let mine: { thread: string; job: string }[] = [];
   const taken = await database.write(
     async (sql) => {
       const back: Taking['back'] = [];
       mine = [];
       for (let round = 0; round < ROUNDS; round++) {
-        const found = await fetchFairly(jobs, sql, queues, count - mine.length);
-        const got = await takeOnce(parts, sql, owner, found);
-        mine.push(...got.taken);
-        back.push(...got.back);
-        if (got.dropped + got.back.length === 0 || mine.length === count) break;
+        const fetched = await fetchFairly(jobs, sql, queues, count - mine.length);
+        const round = await takeOnce(parts, sql, owner, fetched);
+        mine.push(...round.taken);
+        back.push(...round.back);
+        if (round.dropped + round.back.length === 0 || mine.length === count) break;
       }
       for (const job of back) await jobs.putBack(sql, job.queue.name, job);
       return claimChildren(
@@ -218,7 +218,7 @@ async function takeDue(
     },
   );
   if (!taken.ok) return taken;
-  cacheLeases(parts, taken.output, asked);
+  cacheLeases(parts, taken.output, sentAt);
   return ok([...taken.output.all]);
 }
 
@@ -234,7 +234,7 @@ function createTurns() {
 function createTaking(parts: LeaseParts) {
   const inTurn = createTurns();
 
-  /** Tries once. `wait`: how long until there can be a thread. */
+  /** Tries once. `wait`: time until a thread can be due. */
   async function tryTo(
     owner: Owner,
     { count, projects }: Wanted,
@@ -250,8 +250,8 @@ function createTaking(parts: LeaseParts) {
       .filter(({ wait }) => wait !== null && wait <= 0)
       .map(({ project, format }) => ({ name: queueName(format, tenant, project), format }));
     if (queues.length === 0) return ok({ held: [], wait: next });
-    const held = await takeDue(parts, owner, inTurn(queues), count);
-    return held.ok ? ok({ held: held.output, wait: Math.min(next, BUSY_MS) }) : held;
+    const leases = await takeDue(parts, owner, inTurn(queues), count);
+    return leases.ok ? ok({ held: leases.output, wait: Math.min(next, BUSY_MS) }) : leases;
   }
 
   return async (owner: Owner, wanted: Wanted): Promise<Outcome<LeasedThread[]>> => {
@@ -259,8 +259,8 @@ function createTaking(parts: LeaseParts) {
     const tenant = wanted.tenant === '' ? undefined : wanted.tenant;
     if (projects.length === 0 || count < 1) return ok([]);
     if (waitMs === 0) {
-      const got = await tryTo(owner, wanted, tenant);
-      return got.ok ? ok(got.output.held) : got;
+      const result = await tryTo(owner, wanted, tenant);
+      return result.ok ? ok(result.output.held) : result;
     }
     const bell = createBell(parts.feed, AbortSignal.timeout(waitMs));
     const off = parts.feed.onQueue((project, whose) => {
@@ -269,11 +269,11 @@ function createTaking(parts: LeaseParts) {
     let again: NodeJS.Timeout | undefined;
     try {
       while (await bell.rings()) {
-        const got = await tryTo(owner, wanted, tenant);
-        if (!got.ok) return bell.isOver() ? ok([]) : got;
-        if (got.output.held.length > 0) return ok(got.output.held);
+        const result = await tryTo(owner, wanted, tenant);
+        if (!result.ok) return bell.isOver() ? ok([]) : result;
+        if (result.output.held.length > 0) return ok(result.output.held);
         clearTimeout(again);
-        again = setTimeout(bell.ring, Math.max(1, got.output.wait));
+        again = setTimeout(bell.ring, Math.max(1, result.output.wait));
       }
       return ok([]);
     } finally {
@@ -295,19 +295,19 @@ interface RenewColumns {
 }
 
 async function renew(
-  { database, clock, held, jobs, maxLeaseMs, formats }: LeaseParts,
+  { database, clock, held: cache, jobs, maxLeaseMs, formats }: LeaseParts,
   leases: readonly Lease[],
   ttlMs: number,
 ): Promise<Outcome<Renewed[]>> {
   if (leases.length === 0) return ok([]);
-  const [asked, ttl] = [clock.monotonic(), Math.min(ttlMs, maxLeaseMs)];
+  const [sentAt, ttl] = [clock.monotonic(), Math.min(ttlMs, maxLeaseMs)];
   const [ids, epochs] = [leases.map(({ thread }) => thread), leases.map(({ epoch }) => epoch)];
   const answer = await database.write(
     async (sql) => {
       const rows = await sql.all<RenewColumns>(RENEW, ids, epochs, ttl);
       const called = rows.flatMap(({ o_thread, o_wakes }) => {
-        const told = held.get(o_thread)?.told ?? o_wakes;
-        return o_wakes > told ? [[o_thread, told] as const] : [];
+        const last = cache.get(o_thread)?.told ?? o_wakes;
+        return o_wakes > last ? [[o_thread, last] as const] : [];
       });
       return { rows, signals: await signalsOfEach(sql, called) };
     },
@@ -315,7 +315,7 @@ async function renew(
   );
   if (!answer.ok) return answer;
   const { rows, signals } = answer.output;
-  const found = new Map(rows.map((row) => [row.o_thread, row]));
+  const live = new Map(rows.map((row) => [row.o_thread, row]));
   const working = new Map<string, string[]>();
   for (const { o_tenant, o_project, o_work } of rows) {
     if (o_work === null) continue;
@@ -323,23 +323,23 @@ async function renew(
     const name = queueName(formats.at(-1) ?? 0, o_tenant ?? undefined, o_project);
     working.set(name, [...(working.get(name) ?? []), o_work]);
   }
-  // Only the lease counts, so this does not wait for the queue.
+  // The lease alone decides, so this does not wait for the queue.
   void jobs.touch(working).catch(() => {});
   const renewed: Renewed[] = [];
   for (const { thread, epoch } of leases) {
-    if (!found.has(thread)) {
-      held.drop(thread, epoch);
+    if (!live.has(thread)) {
+      cache.drop(thread, epoch);
       continue;
     }
-    held.renew(thread, epoch, asked + ttl);
-    const fresh = held.tell(thread, epoch, signals.get(thread) ?? []);
+    cache.renew(thread, epoch, sentAt + ttl);
+    const fresh = cache.tell(thread, epoch, signals.get(thread) ?? []);
     renewed.push({ thread, lease_ms: ttl, signals: fresh });
   }
   return ok(renewed);
 }
 
 async function release(
-  { database, held, jobs }: LeaseParts,
+  { database, held: cache, jobs }: LeaseParts,
   { thread, epoch }: Lease,
   { again, delayMs = 0 }: { again?: true; delayMs?: number },
 ): Promise<Outcome<null>> {
@@ -355,7 +355,7 @@ async function release(
     },
     { lane: thread },
   );
-  held.drop(thread, epoch);
+  cache.drop(thread, epoch);
   return answer;
 }
 
@@ -386,7 +386,7 @@ const unmadeOf = (table: string): string => `UPDATE threads SET job = NULL WHERE
         WHERE j.name = $3 AND j.id = t.job AND j.state < 'active')
       ORDER BY t.id LIMIT 1000 FOR UPDATE SKIP LOCKED) RETURNING id`;
 
-/** Makes the jobs of queued threads that have none. */
+/** Creates the jobs of queued threads that have none. */
 async function mendJobs({ database, jobs }: LeaseParts): Promise<void> {
   const mine = await database.write((sql) => sql.get(MENDER));
   if (!mine.ok || !mine.output) return;
@@ -412,17 +412,17 @@ function createMending(parts: LeaseParts) {
     const now = parts.clock.monotonic();
     const isDue = next !== undefined && now >= next;
     next = isDue ? now + MEND_MS : (next ?? now);
-    // If it fails, the next sweep repeats it.
+    // After a failure, the next sweep tries again.
     if (isDue) await mendJobs(parts).catch(() => {});
   };
 }
 
 async function sweep(parts: LeaseParts): ReturnType<Leases['sweep']> {
   const { database, jobs, feed, maxLeaseMs } = parts;
-  // Most sweeps find nothing and then write nothing.
-  const looked = await database.read((sql) => findLost(parts, sql));
-  if (!looked.ok) return looked;
-  const { found, gone } = looked.output;
+  // Most sweeps find no lost thread, so they need no write.
+  const check = await database.read((sql) => findLost(parts, sql));
+  if (!check.ok) return check;
+  const { found, gone } = check.output;
   const lost = found.filter(({ o_ended }) => !o_ended);
   const [ids, epochs] = [lost.map((row) => row.o_thread), lost.map((row) => row.o_epoch)];
   type Swept = { o_thread: string; o_seq: number; o_interrupted: boolean };

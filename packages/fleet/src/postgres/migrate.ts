@@ -1,5 +1,5 @@
 // Checks and migrates the schema of a registry. Opening a registry changes no table: the migration is a separate
-// step, before new programs start, in one transaction. The registry contains a proof of the key that made it.
+// step in one transaction, before new programs start. The registry contains a proof of the key that created it.
 import { createHmac, timingSafeEqual } from 'node:crypto';
 import { type Clock, fail, type Outcome, ok, type RandomBytes } from '@kernmantle/core/base';
 import type { Answer } from '@kernmantle/core/store';
@@ -20,7 +20,7 @@ const OLDEST_SERVER = 150_000;
 export interface OwnedDatabase extends DatabaseOptions {
   readonly clock: Clock;
   readonly random: RandomBytes;
-  /** Key of the user. A registry that was made with another key is refused (`store_foreign`). */
+  /** Key of the user. A registry of another key fails with `store_foreign`. Absent: any registry opens. */
   readonly identity?: Uint8Array | undefined;
   /** Journal formats, with the meaning of `PostgresOptions`. */
   readonly formats?: readonly number[];
@@ -28,7 +28,7 @@ export interface OwnedDatabase extends DatabaseOptions {
 
 type About = Readonly<Partial<Record<'schema' | 'oldest' | 'journal' | 'id' | 'proof', string>>>;
 
-/** Returns undefined if there is no registry. */
+/** Returns undefined if the schema has no registry. */
 async function readAbout(sql: Sql): Promise<About | undefined> {
   const [there] = await sql.all<{ there: string | null }>(
     `SELECT to_regclass('about')::text AS there`,
@@ -38,9 +38,9 @@ async function readAbout(sql: Sql): Promise<About | undefined> {
   return Object.fromEntries(rows.map(({ name, value }) => [name, value]));
 }
 
-function newer(place: string, what: string, version: number, known: number): Outcome<never> {
-  const message = `the registry at ${place} was made by a newer kernmantle (${what} ${version}, this one knows ${known}); update kernmantle`;
-  return fail('store_newer', message, { place, [what]: version, known });
+function newer(place: string, what: string, version: number, newest: number): Outcome<never> {
+  const message = `the registry at ${place} was written by a newer kernmantle (${what} ${version}, this one reads ${newest}); update kernmantle`;
+  return fail('store_newer', message, { place, [what]: version, known: newest });
 }
 
 /** Returns the versions of the registry and of this program. */
@@ -50,7 +50,7 @@ function versionsOf(about: About | undefined, { formats = JOURNAL_FORMATS }: Own
   return { version, oldest, journal: Number(about?.journal ?? 0), writes: formats.at(-1) ?? 0 };
 }
 
-/** Checks the schema. A newer journal format locks no program out: it only hides the threads of this format. */
+/** Checks the schema. A newer journal format refuses no program. It only hides the threads of this format. */
 function checkVersion(about: About | undefined, options: OwnedDatabase): Outcome<null> {
   const { shown: place } = options;
   const { version, oldest, journal, writes } = versionsOf(about, options);
@@ -62,8 +62,8 @@ function checkVersion(about: About | undefined, options: OwnedDatabase): Outcome
       : [`schema ${version}`, SERVER_SCHEMA_VERSION];
   const what =
     version === 0
-      ? `there is no registry in schema \`${options.place.schema}\` of ${place} yet`
-      : `the registry at ${place} is of an older kernmantle (${is}, this one needs ${needed})`;
+      ? `schema \`${options.place.schema}\` of ${place} has no registry`
+      : `the registry at ${place} was written by an older kernmantle (${is}, this one needs ${needed})`;
   const detail = { place, schema: version, known: SERVER_SCHEMA_VERSION };
   return fail('store_failed', `${what}; run the migration first`, detail);
 }
@@ -82,14 +82,14 @@ const proofOf = (identity: Uint8Array, id: string): string =>
   createHmac('sha256', identity).update(`kernmantle registry ${id}`).digest('hex');
 
 function isMine(identity: Uint8Array, { id = '', proof = '' }: About): boolean {
-  const [wanted, found] = [Buffer.from(proofOf(identity, id)), Buffer.from(proof)];
-  return found.length === wanted.length && timingSafeEqual(found, wanted);
+  const [expected, actual] = [Buffer.from(proofOf(identity, id)), Buffer.from(proof)];
+  return actual.length === expected.length && timingSafeEqual(actual, expected);
 }
 
 const HOLDS_ANY = `SELECT EXISTS (SELECT 1 FROM budgets) OR EXISTS (SELECT 1 FROM approvals) AS "any"`;
 const SIGN = 'INSERT INTO about (name, value) VALUES ($1, $2)';
 
-/** Signs an empty registry. Fails with `store_foreign` if another key made it. */
+/** Signs an empty registry. Fails with `store_foreign` if another key created it. */
 async function checkOwner(sql: Sql, options: OwnedDatabase): Promise<Outcome<null>> {
   const { identity, random, shown } = options;
   if (!identity) return ok(null);
@@ -100,14 +100,14 @@ async function checkOwner(sql: Sql, options: OwnedDatabase): Promise<Outcome<nul
     about = (await readAbout(sql)) ?? {};
     const holds = await sql.get<{ any: boolean }>(HOLDS_ANY);
     if (about.id === undefined && !holds?.any) {
-      const made = Buffer.from(random(16)).toString('hex');
-      await sql.all(SIGN, 'id', made);
-      await sql.all(SIGN, 'proof', proofOf(identity, made));
+      const newId = Buffer.from(random(16)).toString('hex');
+      await sql.all(SIGN, 'id', newId);
+      await sql.all(SIGN, 'proof', proofOf(identity, newId));
       return ok(null);
     }
   }
   if (isMine(identity, about)) return ok(null);
-  const message = `the registry at ${shown} was made with another key, so its threads and approvals count for nothing here; use the key of the machine that made it, or a schema of your own`;
+  const message = `the registry at ${shown} was created with another key, so its threads and approvals are ignored; use the key of the machine that created it, or another schema`;
   return fail('store_foreign', message, { place: shown });
 }
 
@@ -124,7 +124,7 @@ const STATE = `SELECT current_setting('server_version_num')::int AS server,
     WHERE n.nspname = $1 AND c.relkind = 'r' AND NOT has_table_privilege(c.oid, 'SELECT')) AS closed,
   EXISTS (SELECT 1 FROM pg_namespace WHERE nspname = $1 || '_jobs') AS engine`;
 
-/** Checks the server and the rights of the user. Fails with `store_failed` and says what is missing. */
+/** Checks the server and the rights of the user. Fails with `store_failed`. */
 function checkServer({ schema, place }: Database, state: ServerState | undefined): Outcome<null> {
   const { server = 0, enters, closed } = state ?? {};
   const no = (what: string) => fail('store_failed', what, { place, server });
@@ -133,22 +133,22 @@ function checkServer({ schema, place }: Database, state: ServerState | undefined
       `the server at ${place} is PostgreSQL ${Math.floor(server / 10_000)}; 15 or newer is needed`,
     );
   }
-  if (enters === false) return no(`this user may not use schema \`${schema}\` of ${place}`);
-  if (closed) return no(`this user may not read ${closed} in schema \`${schema}\` of ${place}`);
+  if (enters === false) return no(`this user cannot use schema \`${schema}\` of ${place}`);
+  if (closed) return no(`this user cannot read ${closed} in schema \`${schema}\` of ${place}`);
   return ok(null);
 }
 
 /** Checks server, version and proof. Writes only to sign an empty registry. */
 export async function checkForm(database: Database, options: OwnedDatabase): Answer<null> {
   const { schema, place } = database;
-  const found = await database.read(async (sql) => {
+  const result = await database.read(async (sql) => {
     const state = await sql.get<ServerState>(STATE, schema);
     const usable = checkServer(database, state);
     return { usable, engine: state?.engine, about: usable.ok ? await readAbout(sql) : undefined };
-    // No patience: a wrong address is reported at once.
+    // It does not wait, so a wrong address is reported at once.
   }, 0);
-  if (!found.ok) return found;
-  const { usable, about, engine } = found.output;
+  if (!result.ok) return result;
+  const { usable, about, engine } = result.output;
   if (!usable.ok) return usable;
   const version = checkVersion(about, options);
   if (!version.ok) return version;
@@ -172,8 +172,8 @@ async function bringUp(sql: Sql, database: Database, options: OwnedDatabase): An
   await sql.executeSql('SELECT pg_advisory_xact_lock(hashtext($1))', [`kernmantle ${schema}`]);
   await sql.executeSql(`CREATE SCHEMA IF NOT EXISTS ${schema}`);
   const about = await readAbout(sql);
-  const known = checkOlder(about, options);
-  if (!known.ok) return known;
+  const check = checkOlder(about, options);
+  if (!check.ok) return check;
   const { version: from, writes } = versionsOf(about, options);
   // The proof is checked first: the registry of another key is not changed.
   const before = about ? await checkOwner(sql, options) : ok(null);
@@ -194,24 +194,24 @@ async function bringUp(sql: Sql, database: Database, options: OwnedDatabase): An
   return owned.ok ? ok({ from, to: SERVER_SCHEMA_VERSION }) : owned;
 }
 
-/** Migrates in one transaction. A second process waits and finds nothing to do. */
+/** Migrates in one transaction. A second process waits and then finds the new version. */
 export async function migrateStore(options: OwnedDatabase): Answer<Migrated> {
   const database = await openDatabase({ ...options, connections: 1 });
   if (!database.ok) return database;
   let client: Awaited<ReturnType<Database['connect']>> | undefined;
   try {
-    // Another process can hold the lock for long.
+    // Another process can have the lock for a long time.
     client = await database.output.connect({ query_timeout: 0 });
     const [state] = await sqlOf(client).all<ServerState>(STATE, options.place.schema);
     const usable = checkServer(database.output, state);
     if (!usable.ok) return usable;
     await client.query('BEGIN');
     await client.query('SET LOCAL statement_timeout = 0');
-    const done = await bringUp(sqlOf(client), database.output, options);
-    await client.query(done.ok ? 'COMMIT' : 'ROLLBACK');
+    const result = await bringUp(sqlOf(client), database.output, options);
+    await client.query(result.ok ? 'COMMIT' : 'ROLLBACK');
     // The queue migrates its own tables. After a stop in between, the next migration completes it.
-    if (done.ok) await migrateJobs(options.place);
-    return done;
+    if (result.ok) await migrateJobs(options.place);
+    return result;
   } catch (error) {
     return troubleOf(error, options.shown).failure;
   } finally {

@@ -1,6 +1,6 @@
-// Removes old trees as a whole: a thread stays while any thread of its tree is alive or young. Accounts and audit
-// rows always stay, because people answer for them, and because an id with an account is never used again. The
-// steps are small, so that other writes do not wait long.
+// Removes old trees as a whole: a thread stays while any thread of its tree is active or young. Accounts and audit
+// rows always stay, because they are evidence, and an id with an account is never used again. The steps are small,
+// so that other writes wait only a short time.
 import { ok } from '@kernmantle/core/base';
 import type { Answer, ThreadTable } from '@kernmantle/core/store';
 import type { Database, Sql } from './connection.ts';
@@ -37,8 +37,8 @@ async function removeTrees(
 ) {
   await sql.all(HOLD, roots);
   const old = await sql.all<{ root: string }>(STILL, before, keepFailed, roots);
-  const kept = old.map(({ root }) => root);
-  const rows = await sql.all<{ id: string }>(HOLD, kept);
+  const prunable = old.map(({ root }) => root);
+  const rows = await sql.all<{ id: string }>(HOLD, prunable);
   const ids = rows.map(({ id }) => id);
   for (const text of REMOVE) await sql.all(text, ids);
   return ids;
@@ -48,17 +48,17 @@ export async function pruneTrees(
   database: Database,
   { before, keepFailed = false, trees, project }: Parameters<ThreadTable['prune']>[0],
 ): Answer<{ removed: string[] }> {
-  const found = await database.read((sql) =>
+  const result = await database.read((sql) =>
     sql.all<{ root: string }>(FIND, before, keepFailed, trees ?? null, project ?? null),
   );
-  if (!found.ok) return found;
-  const roots = found.output.map(({ root }) => root);
+  if (!result.ok) return result;
+  const roots = result.output.map(({ root }) => root);
   const removed: string[] = [];
   for (let at = 0; at < roots.length; at += TREES_A_STEP) {
     const step = roots.slice(at, at + TREES_A_STEP);
-    const gone = await database.write((sql) => removeTrees(sql, step, before, keepFailed));
-    if (!gone.ok) return gone;
-    removed.push(...gone.output);
+    const batch = await database.write((sql) => removeTrees(sql, step, before, keepFailed));
+    if (!batch.ok) return batch;
+    removed.push(...batch.output);
   }
   return ok({ removed });
 }

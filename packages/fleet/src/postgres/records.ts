@@ -1,5 +1,5 @@
-// Records beside the journal: accounts, artifacts (by the hash of their bytes, equal ones once), encrypted bytes
-// of a thread by number, and the audit.
+// Reads and writes the records beside the journal: accounts, artifacts by the hash of their bytes (equal bytes once),
+// encrypted bytes of a thread by number, and the audit.
 import { createHash } from 'node:crypto';
 import { fail, ok } from '@kernmantle/core/base';
 import type { AuditFilter, AuditRow } from '@kernmantle/core/kernel';
@@ -18,7 +18,7 @@ const SECRET = 'SELECT km_secret($1, $2) AS number';
 const KEEP = 'SELECT km_keep($1, $2)';
 const PUT = `INSERT INTO artifacts (hash, bytes, created) VALUES ($1, $2, km_now()) ON CONFLICT DO NOTHING`;
 const USE = 'INSERT INTO artifact_uses (thread, hash) VALUES ($1, $2) ON CONFLICT DO NOTHING';
-// A prune at the same time waits for this lock, and then finds that the artifact is used.
+// A concurrent prune waits for this lock, and then finds that the artifact is used.
 const STAYS = 'SELECT hash FROM artifacts WHERE hash = $1 FOR KEY SHARE';
 const FIND =
   'SELECT bytes FROM artifacts JOIN artifact_uses USING (hash) WHERE thread = $1 AND hash = $2';
@@ -28,12 +28,12 @@ async function budgets(
   database: Database,
   threads: readonly string[],
 ): ReturnType<Records['budgets']> {
-  const found = await database.read((sql) =>
+  const result = await database.read((sql) =>
     sql.all<{ thread: string; account: string }>(BUDGETS, threads),
   );
-  if (!found.ok) return found;
+  if (!result.ok) return result;
   const states = new Map(
-    found.output.map(({ thread, account }) => [thread, toBudgetState(thread, account)]),
+    result.output.map(({ thread, account }) => [thread, toBudgetState(thread, account)]),
   );
   const missing = threads.find((thread) => !states.has(thread));
   if (missing !== undefined) return noThread(missing);
@@ -47,7 +47,7 @@ async function putArtifact(
   secrets: readonly Sealed[],
 ): Answer<string> {
   if (bytes.length > MAX_BYTES) {
-    const message = `${bytes.length} bytes are too many for an artifact; at most ${MAX_BYTES}`;
+    const message = `an artifact of ${bytes.length} bytes is too large; the maximum is ${MAX_BYTES} bytes`;
     return fail('invalid_input', message, { thread, max: MAX_BYTES });
   }
   const hash = `sha256:${createHash('sha256').update(bytes).digest('hex')}`;
@@ -66,12 +66,12 @@ async function putArtifact(
   });
 }
 
-/** SQL condition of each filter; `at` is the parameter to compare with. */
+/** SQL condition of each filter. `at` is the parameter to compare with. */
 const WHERE: Readonly<Record<Exclude<keyof AuditFilter, 'limit'>, (at: string) => string>> = {
   decision: (at) => `decision = ${at}`,
   surface: (at) => `surface = ${at}`,
   thread: (at) => `${at} IN (caller, target)`,
-  // The whole id, or the part after its last slash.
+  // The value is the whole id, or the part after its last slash.
   tool: (at) =>
     `operation LIKE 'tool:%' AND right(operation, length(${at}) + 1) IN (':' || ${at}, '/' || ${at})`,
   since: (at) => `time COLLATE "C" >= ${at}`,
@@ -104,12 +104,12 @@ export function serverRecords(database: Database): Records {
     budgets: (threads) => budgets(database, threads),
     putArtifact: (thread, bytes, secrets = []) => putArtifact(database, thread, bytes, secrets),
     async artifact(thread, hash) {
-      const found = await database.read((sql) =>
+      const result = await database.read((sql) =>
         sql.get<{ bytes: Uint8Array }>(FIND, thread, hash),
       );
-      if (!found.ok) return found;
-      if (!found.output) return fail('not_found', `artifact \`${hash}\` not found`, { hash });
-      return ok(found.output.bytes);
+      if (!result.ok) return result;
+      if (!result.output) return fail('not_found', `artifact \`${hash}\` not found`, { hash });
+      return ok(result.output.bytes);
     },
     secrets: (thread) => database.read((sql) => sql.all<Sealed>(SECRETS, thread)),
     audit: (rows) =>

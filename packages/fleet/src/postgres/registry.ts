@@ -1,4 +1,4 @@
-// The parts that all functions of a registry on a server share.
+// Defines the parts that all functions of a registry on a server share.
 import type { Clock, RandomBytes } from '@kernmantle/core/base';
 import type { Head, SignalNote } from '@kernmantle/core/store';
 import type { Database, Sql } from './connection.ts';
@@ -24,9 +24,9 @@ export interface Jobs {
 
 /** Converts times of the server to the clock of this process. */
 export interface ServerTime {
-  /** The time on the clock of this process. */
+  /** Returns the time on the clock of this process. */
   said(): number;
-  /** `now`: the time of the server in the same answer. */
+  /** Converts a time of the server. `now`: the time of the server in the same answer. */
   here(time: number, now: number): number;
 }
 
@@ -47,7 +47,7 @@ export interface ServerRegistry {
   readonly isGone: (owner: string) => boolean;
 }
 
-/** The difference is kept until the clocks change, so one time is always converted to the same value. */
+/** Caches the difference until a clock changes, so that one time is always converted to the same value. */
 export function createServerTime(clock: Clock): ServerTime {
   let ahead = 0;
   return {

@@ -1,6 +1,6 @@
-// Prepares a restored registry, whose threads did more after the backup. Every lease of before becomes too old to
-// write. Threads at work are interrupted, so a call without a result has an unknown outcome and is not repeated.
-// The workers of before are removed.
+// Prepares a restored registry, whose threads continued after the backup. Every earlier lease becomes too old to
+// write. Running threads are interrupted, so a call without a result has an unknown outcome and is not repeated.
+// Earlier workers are removed.
 import { fail, ok } from '@kernmantle/core/base';
 import type { RestoredStore } from '@kernmantle/core/runtime';
 import type { Answer } from '@kernmantle/core/store';
@@ -10,19 +10,19 @@ import { RefusedWrite, troubleOf } from './errors.ts';
 import { createJobs, type JobQueues } from './jobs.ts';
 import { checkForm, type OwnedDatabase } from './migrate.ts';
 
-/** More than the claims of any thread since the backup. */
+/** Added to epochs and versions. It is more than the claims of any thread since the backup. */
 const RAISED_BY = 1_000_000;
 const BATCH = 1000;
 
-const HEARD = `SELECT count(*) AS count FROM workers WHERE heard > km_now() - ${GONE_MS}`;
+const ALIVE = `SELECT count(*) AS count FROM workers WHERE heard > km_now() - ${GONE_MS}`;
 const LOST = `SELECT id, epoch FROM threads WHERE NOT km_ended(status)
   AND (owner IS NOT NULL OR (queued IS NULL AND km_at_work(status))) ORDER BY id`;
 // Every lease ends now.
 const SWEEP = `SELECT count(*) FILTER (WHERE o_interrupted) AS count FROM km_sweep($1, $2, 0, '{}')`;
-// A thread that ended and was not released stays so: the process that sweeps writes its transcript.
+// A thread that ended and was not released is unchanged, because the process that sweeps writes its transcript.
 const RAISE = `UPDATE threads SET epoch = epoch + ${RAISED_BY}, job = NULL, work = NULL,
   lease_until = CASE WHEN owner IS NOT NULL THEN 0 END`;
-// The versions after the backup come again with other content, so they must differ from those in a cache.
+// Versions after the backup are used again with other content, so they must differ from those in a cache.
 const RAISE_ACCOUNTS = `UPDATE budgets SET version = version + ${RAISED_BY}`;
 const COUNT = `SELECT count(*) AS threads, coalesce(max(updated), 0) AS until FROM threads`;
 const QUEUED = `SELECT id FROM threads WHERE queued IS NOT NULL AND job IS NULL ORDER BY id LIMIT ${BATCH}`;
@@ -33,10 +33,10 @@ interface Counted {
 
 async function setBack(sql: Sql, jobs: JobQueues): Promise<Omit<RestoredStore, 'queued'>> {
   await sql.executeSql('LOCK TABLE threads IN EXCLUSIVE MODE');
-  const heard = await sql.get<Counted>(HEARD);
-  if (heard && heard.count > 0) {
-    const message = `${heard.count} workers were heard of in the last ${GONE_MS / 1000} seconds; stop all of them first, then try again`;
-    throw new RefusedWrite(fail('conflict', message, { workers: heard.count }));
+  const alive = await sql.get<Counted>(ALIVE);
+  if (alive && alive.count > 0) {
+    const message = `${alive.count} workers were alive in the last ${GONE_MS / 1000} seconds; stop all of them, then try again`;
+    throw new RefusedWrite(fail('conflict', message, { workers: alive.count }));
   }
   const counts = await sql.get<{ threads: number; until: number }>(COUNT);
   const lost = await sql.all<{ id: string; epoch: number }>(LOST);
@@ -44,7 +44,7 @@ async function setBack(sql: Sql, jobs: JobQueues): Promise<Omit<RestoredStore, '
   const swept = await sql.get<Counted>(SWEEP, ids, epochs);
   await sql.executeSql(RAISE);
   await sql.executeSql(RAISE_ACCOUNTS);
-  // The jobs are made again from the rows.
+  // The jobs are created again from the rows.
   await sql.executeSql(`DELETE FROM ${jobs.table}`);
   for (const table of ['workers', 'places', 'waiting'])
     await sql.executeSql(`DELETE FROM ${table}`);
@@ -52,17 +52,17 @@ async function setBack(sql: Sql, jobs: JobQueues): Promise<Omit<RestoredStore, '
   return { threads, until, interrupted: swept?.count ?? 0 };
 }
 
-/** Makes the jobs of queued threads. If it is stopped, the sweep of a worker completes it. */
+/** Creates the jobs of queued threads. If it is stopped, the sweep of a worker completes it. */
 async function makeJobs(database: Database, jobs: JobQueues): Answer<number> {
-  for (let made = 0; ; ) {
-    const done = await database.write(async (sql) => {
+  for (let total = 0; ; ) {
+    const step = await database.write(async (sql) => {
       const ids = (await sql.all<{ id: string }>(QUEUED)).map(({ id }) => id);
       if (ids.length > 0) await jobs.follow(sql, ids);
       return ids.length;
     });
-    if (!done.ok) return done;
-    made += done.output;
-    if (done.output < BATCH) return ok(made);
+    if (!step.ok) return step;
+    total += step.output;
+    if (step.output < BATCH) return ok(total);
   }
 }
 
@@ -78,10 +78,10 @@ export async function setRestored(options: OwnedDatabase): Answer<RestoredStore>
     if (!ready.ok) return ready;
     client = await database.connect({ query_timeout: 0 });
     await client.query('BEGIN; SET LOCAL statement_timeout = 0');
-    const found = await setBack(sqlOf(client), jobs);
+    const counts = await setBack(sqlOf(client), jobs);
     await client.query('COMMIT');
     const queued = await makeJobs(database, jobs);
-    return queued.ok ? ok({ ...found, queued: queued.output }) : queued;
+    return queued.ok ? ok({ ...counts, queued: queued.output }) : queued;
   } catch (error) {
     return troubleOf(error, options.shown).failure;
   } finally {

@@ -32,7 +32,7 @@ export const sealedRows = (secrets: readonly Sealed[] | undefined) =>
   }));
 
 const MAX_TEXT = 500;
-/** Replaces NUL and half characters, which the server refuses, so that an odd name cannot prevent an audit row. */
+/** Replaces NUL and lone surrogates, which the server refuses, so that any name can be in an audit row. */
 export const storable = (text: string): string => text.toWellFormed().replaceAll('\0', '␀');
 const short = (text: string): string =>
   storable(text.length > MAX_TEXT ? `${text.slice(0, MAX_TEXT)}…` : text);
@@ -47,7 +47,7 @@ export const auditRowsOf = (rows: readonly AuditEntry[] | undefined) =>
     reason: short(row.reason),
   }));
 
-/** Returns a new thread as `km_insert` takes it. */
+/** Returns a new thread in the form of `km_insert`. */
 export function childRow(
   { thread, events, limits, inputs, search }: ThreadText,
   account: Parameters<typeof writeAccount>[0] | undefined,

@@ -1,5 +1,5 @@
-// Signals of people and threads to a thread. A signal raises `wakes` of the thread and has this number
-// (`km_signal`), so the numbers of one thread have no gaps. A thread without a lease is queued in the same
+// Sends and reads signals of people and threads to a thread. A signal raises `wakes` of the thread and gets this
+// number (`km_signal`), so the numbers of one thread have no gaps. A thread without a lease is queued in the same
 // transaction, with its job, so no signal is lost.
 import { fail } from '@kernmantle/core/base';
 import type { AuditEntry, NewSignal, Signal, Signals } from '@kernmantle/core/store';
@@ -31,17 +31,17 @@ export const signalsAfter = async (sql: Sql, thread: string, after: number): Pro
 /** Returns the signals of several threads, each after its own number. */
 export async function signalsOfEach(
   sql: Sql,
-  wanted: readonly (readonly [thread: string, after: number])[],
+  cursors: readonly (readonly [thread: string, after: number])[],
 ): Promise<Map<string, Signal[]>> {
-  const found = new Map<string, Signal[]>();
-  if (wanted.length === 0) return found;
-  const [threads, numbers] = [wanted.map(([thread]) => thread), wanted.map(([, after]) => after)];
+  const result = new Map<string, Signal[]>();
+  if (cursors.length === 0) return result;
+  const [threads, numbers] = [cursors.map(([thread]) => thread), cursors.map(([, after]) => after)];
   for (const row of await sql.all<SignalColumns>(AFTER_EACH, threads, numbers)) {
-    const signals = found.get(row.thread) ?? [];
+    const signals = result.get(row.thread) ?? [];
     signals.push(signalOf(row));
-    found.set(row.thread, signals);
+    result.set(row.thread, signals);
   }
-  return found;
+  return result;
 }
 
 async function send(
@@ -52,7 +52,7 @@ async function send(
   const text = encodeSignal(signal);
   if (!text.ok) return text;
   const { thread, kind, text: payload, key, by } = text.output;
-  // A signal with a known key is not written again, so the write can be repeated.
+  // A signal with a stored key is not written again, so the write can be repeated.
   return database.write(
     async (sql) => {
       type Sent = { o_number: number | null; o_status: ThreadStatus | null };
@@ -60,7 +60,7 @@ async function send(
       const { o_number: number = null, o_status: status = null } = sent ?? {};
       if (status === null) throw new RefusedWrite(noThread(thread));
       if (number === null) {
-        const message = `thread \`${thread}\` has ended (${status}) and takes no \`${kind}\``;
+        const message = `thread \`${thread}\` has ended (${status}) and cannot get signal \`${kind}\``;
         throw new RefusedWrite(fail('thread_ended', message, { thread, status }));
       }
       await jobs.follow(sql, [thread]);

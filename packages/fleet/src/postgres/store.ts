@@ -21,7 +21,7 @@ import { createEventReader } from './watch.ts';
 
 export type { DatabaseAddress } from './connection.ts';
 
-/** The longest lease without a renewal, so that a lost worker is found soon. */
+/** Maximum duration of a lease without a renewal. It is short, so that a lost worker is found soon. */
 const MAX_LEASE_MS = 10_000;
 
 export interface PostgresOptions
@@ -31,28 +31,28 @@ export interface PostgresOptions
   readonly shown: string;
   readonly clock: Clock;
   readonly random?: RandomBytes;
-  /** Key of the user. A registry that was made with another key is refused (`store_foreign`). */
+  /** Key of the user. A registry of another key fails with `store_foreign`. Absent: any registry opens. */
   readonly identity?: Uint8Array;
-  /** Journal formats that are read; the last one is written. Tests set those of another program. */
+  /** Journal formats that are read. The last one is written. Absent: those of this program. */
   readonly formats?: readonly number[];
-  /** Maximum duration of a lease in milliseconds. */
+  /** Maximum duration of a lease in milliseconds. Absent: 10,000. */
   readonly maxLeaseMs?: number;
-  /** True if the process of this owner is certainly gone, so its lease is over early. */
+  /** True if the process of this owner is certainly gone, so its lease ends. Absent: `isOwnerGone`. */
   readonly isGone?: (owner: string) => boolean;
 }
 
-type Method = (...given: never[]) => Promise<unknown>;
+type Method = (...args: never[]) => Promise<unknown>;
 
-/** Refuses requests after the store was closed. Earlier ones are completed. */
+/** Refuses requests after the store was closed. Earlier requests are completed. */
 function createGate(place: string) {
   const closed = fail('store_closed', `the registry at ${place} was closed`, { place });
   const unanswered = new Set<Promise<unknown>>();
   let isClosed = false;
   const through =
     (method: Method): Method =>
-    async (...given) => {
+    async (...args) => {
       if (isClosed) return closed;
-      const answer = method(...given);
+      const answer = method(...args);
       unanswered.add(answer);
       try {
         return await answer;

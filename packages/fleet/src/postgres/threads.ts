@@ -49,7 +49,7 @@ interface FoundColumns extends SummaryColumns {
 interface HeldColumns extends FoundColumns {
   heard: number;
   now: number;
-  /** The accounts of all rows. Null: another row carries them. */
+  /** Accounts of all rows. Null: the first row has them. */
   accounts: AccountColumns[] | null;
 }
 
@@ -59,7 +59,7 @@ const REVOKED = `(SELECT u.id FROM unnest(t.chain) WITH ORDINALITY u(id, at) JOI
 const FOUND = `${SUMMARY_COLUMNS}, chain, limits, inputs, result, ${REVOKED}`;
 const FROM = 'FROM threads t JOIN thread_data d ON d.thread = t.id';
 const FIND = `SELECT ${FOUND} ${FROM} WHERE id = $1`;
-/** The first row carries the accounts of all chains, so that siblings do not repeat those above them. */
+/** The first row has the accounts of all chains, so that siblings do not repeat those of their ancestors. */
 const HOLD = `WITH found AS (SELECT ${FOUND}, heard ${FROM} WHERE id = ANY ($1))
   SELECT *, km_now() AS now, CASE row_number() OVER () WHEN 1 THEN
     (SELECT json_agg(json_build_object('thread', thread, 'version', version, 'account', account::text))
@@ -77,13 +77,13 @@ function rowOf(columns: FoundColumns): ThreadRow {
   };
 }
 
-/** Threads, and the accounts of their chains, so that their first commit needs no view. */
+/** Threads with the accounts of their chains, so that their first commit needs no view. */
 interface HeldThreads {
   readonly all: readonly LeasedThread[];
   readonly accounts: readonly VersionedAccount[];
 }
 
-/** Reads what a run of each thread needs, in the order of `ids`. A missing thread is left out. */
+/** Reads the data to run each thread, in the order of `ids`. A missing thread is skipped. */
 export async function claimChildren(sql: Sql, ids: readonly string[]): Promise<HeldThreads> {
   if (ids.length === 0) return { all: [], accounts: [] };
   const rows = await sql.all<HeldColumns>(HOLD, ids);
@@ -91,41 +91,41 @@ export async function claimChildren(sql: Sql, ids: readonly string[]): Promise<H
   for (const columns of rows.flatMap((row) => row.accounts ?? [])) {
     accounts.set(columns.thread, accountOf(columns));
   }
-  const found = new Map<string, LeasedThread>();
+  const threads = new Map<string, LeasedThread>();
   for (const { heard, now, accounts: _, ...columns } of rows) {
     const row = rowOf(columns);
     const { id: thread, epoch, lease_until = now } = row;
     const entry = accounts.get(thread);
     if (!entry) throw new Error(`thread ${thread} has no account`);
     const open = openReservations(entry.account);
-    found.set(thread, { thread, epoch, row, heard, lease_ms: lease_until - now, open });
+    threads.set(thread, { thread, epoch, row, heard, lease_ms: lease_until - now, open });
   }
-  return { all: ids.flatMap((id) => found.get(id) ?? []), accounts: [...accounts.values()] };
+  return { all: ids.flatMap((id) => threads.get(id) ?? []), accounts: [...accounts.values()] };
 }
 
 /**
- * Caches the leases and the accounts. Called after the transaction that read them is committed.
- * `asked`: when the request was sent, on the monotonic clock.
+ * Caches the leases and the accounts. The caller has committed the transaction that read them. `sentAt`: time at
+ * which the request was sent, on the monotonic clock.
  */
 export function cacheLeases(
-  { held, accounts }: ServerRegistry,
+  { held: leases, accounts }: ServerRegistry,
   threads: HeldThreads,
-  asked: number,
+  sentAt: number,
 ): void {
   accounts.add(threads.accounts);
   for (const { thread, epoch, row, heard, lease_ms } of threads.all) {
     if (lease_ms <= 0) continue;
-    // The true number of signals can be higher: `km_write` then returns it.
+    // The number of signals can be higher on the server. `km_write` then returns it.
     const { chain, seq, status } = row;
-    held.add(thread, {
+    leases.add(thread, {
       epoch,
-      until: asked + lease_ms,
+      until: sentAt + lease_ms,
       row: { chain, seq, status, heard, wakes: heard },
     });
   }
 }
 
-/** Announces new threads to waiting callers. Called after they are written. */
+/** Announces new threads to waiting callers, after the threads are written. */
 export function notifyChildren({ feed }: ServerRegistry, all: readonly LeasedThread[]): void {
   for (const { thread, row, lease_ms } of all) {
     feed.moved({ thread, seq: row.seq, status: row.status });
@@ -143,15 +143,15 @@ async function createThread(registry: ServerRegistry, thread: NewThread): Answer
   if (!text.ok) return text;
   const birth = Buffer.from(random(8)).toString('hex');
   const { id } = thread;
-  const asked = clock.monotonic();
-  const made = await database.write(
+  const sentAt = clock.monotonic();
+  const result = await database.write(
     async (sql) => {
       const decide = (takenId?: string) => decideBudgets([], { children: [thread] }, takenId);
       let decision = decide();
       if (decision.kind === 'write') {
         const json = JSON.stringify(childRow(text.output, decision.children[0], registry));
-        const made = await sql.get<{ made: boolean }>(CREATE, json, birth);
-        if (!made?.made) decision = decide(id);
+        const result = await sql.get<{ made: boolean }>(CREATE, json, birth);
+        if (!result?.made) decision = decide(id);
       } else if (await sql.get(TAKEN, id)) decision = decide(id);
       if (decision.kind === 'refuse') throw new RefusedWrite(await explainRefusal(sql, decision));
       if ('queue' in thread.start) await jobs.follow(sql, [id]);
@@ -163,12 +163,12 @@ async function createThread(registry: ServerRegistry, thread: NewThread): Answer
         (await sql.get(INITIAL_STATUS, id, birth)) ? claimChildren(sql, [id]) : undefined,
     },
   );
-  if (!made.ok) return made;
-  cacheLeases(registry, made.output, asked);
-  const { all } = made.output;
+  if (!result.ok) return result;
+  cacheLeases(registry, result.output, sentAt);
+  const { all } = result.output;
   notifyChildren(registry, all);
-  const [held] = all;
-  return held ? ok(held) : noThread(id);
+  const [lease] = all;
+  return lease ? ok(lease) : noThread(id);
 }
 
 type EventColumns = Omit<StoredEvent, 'data' | 'thread'> & { data: string };
@@ -200,7 +200,7 @@ export async function readJournal(
   return rows.map(({ data, ...row }) => ({ thread, ...row, data: eventData(data) }));
 }
 
-/** The most events that one query reads. */
+/** Maximum number of events that one query reads. */
 const MAX_FIELDS = 1000;
 const FIELDS = `SELECT t.id, e.thread, e.seq, e.type, e.data
   FROM threads t JOIN thread_events e ON e.thread = t.number
@@ -214,17 +214,17 @@ export async function journalFields(
   wanted: WantedFields,
 ): Promise<EventFields[][]> {
   const types = Object.keys(wanted);
-  const found = new Map<string, EventFields[]>();
+  const fields = new Map<string, EventFields[]>();
   for (let [thread, seq] = [-1, 0]; ; ) {
     type Row = Pick<StoredEvent, 'type' | 'seq'> & { id: string; thread: number; data: string };
     const rows = await sql.all<Row>(FIELDS, threads, types, thread, seq);
     for (const { id, type, data: text } of rows) {
-      const events = found.get(id) ?? [];
-      found.set(id, events);
+      const events = fields.get(id) ?? [];
+      fields.set(id, events);
       events.push({ type, values: valuesAt(eventData(text), wanted[type] ?? []) });
     }
     const last = rows.at(-1);
-    if (!last || rows.length < MAX_FIELDS) return threads.map((id) => found.get(id) ?? []);
+    if (!last || rows.length < MAX_FIELDS) return threads.map((id) => fields.get(id) ?? []);
     ({ thread, seq } = last);
   }
 }
@@ -260,19 +260,19 @@ export function serverThreads(registry: ServerRegistry): ThreadTable {
   return {
     createThread: (thread) => createThread(registry, thread),
     async thread(id) {
-      const found = await database.read((sql) => sql.get<FoundColumns>(FIND, id));
-      if (!found.ok) return found;
-      return found.output ? ok(rowOf(found.output)) : noThread(id);
+      const result = await database.read((sql) => sql.get<FoundColumns>(FIND, id));
+      if (!result.ok) return result;
+      return result.output ? ok(rowOf(result.output)) : noThread(id);
     },
     async query(filter = {}) {
-      const made = threadQuery(filter, SUMMARY_COLUMNS, SQL_FORM);
-      if (!made.ok) return made;
-      const { find, cut, limit, pageOf } = made.output;
+      const query = threadQuery(filter, SUMMARY_COLUMNS, SQL_FORM);
+      if (!query.ok) return query;
+      const { find, cut, limit, pageOf } = query.output;
       return database.read(async (sql) => {
         const rows = await sql.all<SummaryColumns>(find.sql, ...find.values);
-        const found = rows.map(summaryOf);
-        if (!cut || found.length > limit) return pageOf(found);
-        return pageOf(found, await sql.get<SummaryColumns>(cut.sql, ...cut.values));
+        const matches = rows.map(summaryOf);
+        if (!cut || matches.length > limit) return pageOf(matches);
+        return pageOf(matches, await sql.get<SummaryColumns>(cut.sql, ...cut.values));
       });
     },
     spent: (since) => database.read((sql) => spentThreads(sql, since)),

@@ -1,5 +1,5 @@
-// The rows that a commit is decided on: from the cache of this process, or from the server (`km_view`). A
-// cached view can be old. It is enough to write, because `km_write` compares it, and never to refuse.
+// Reads the rows from which a commit is decided, from the cache of this process or from the server (`km_view`). A
+// cached view can be old. It can decide a write, because `km_write` compares it, and never a refusal.
 import type { Failure } from '@kernmantle/core/base';
 import {
   type Commit,
@@ -18,11 +18,11 @@ type Fence = Parameters<typeof decide>[0]['fence'];
 export interface ServerView {
   readonly fence: Fence;
   readonly chain: readonly string[];
-  /** The thread first, its root last. Empty in a cached view for a commit that changes no account. */
+  /** Accounts from the thread up to its root. Empty in a cached view for a commit that changes no account. */
   readonly accounts: readonly VersionedAccount[];
-  /** The first child whose id is in use. */
+  /** First child whose id is in use. Absent: all ids are free. */
   readonly taken?: string | undefined;
-  /** The first secret that is stored with other bytes. */
+  /** Number of the first secret that is stored with other bytes. Absent: none. */
   readonly secret?: number | undefined;
   readonly isFresh: boolean;
 }
@@ -39,7 +39,7 @@ export const accountOf = ({ thread, version, account }: AccountColumns): Version
   version,
 });
 
-/** The JSON that `km_view` returns. */
+/** Columns of the JSON that `km_view` returns. */
 export interface ViewColumns extends Pick<Fence, 'seq' | 'epoch' | 'status' | 'wakes' | 'heard'> {
   lease_ms: number | null;
   chain: string[];
@@ -48,7 +48,7 @@ export interface ViewColumns extends Pick<Fence, 'seq' | 'epoch' | 'status' | 'w
   secret: number | null;
 }
 
-/** Fails with `not_found` if there are no rows. `now`: by the clock of this process, as the fence then is. */
+/** Throws `not_found` if the thread does not exist. `now` and the fence are on the clock of this process. */
 export function freshView(thread: string, row: ViewColumns | null, now: number): ServerView {
   if (!row) throw new RefusedWrite(noThread(thread));
   const { lease_ms, chain, accounts, taken, secret, ...fence } = row;
@@ -64,7 +64,7 @@ export function freshView(thread: string, row: ViewColumns | null, now: number):
 
 const VIEW = 'SELECT km_view($1, $2) AS view';
 
-/** `more`: the JSON of the commit, whose children and secrets are looked up. */
+/** Reads a view from the server. `more`: JSON of the commit, whose children and secrets are checked. */
 export async function readView(
   sql: Sql,
   thread: string,
@@ -75,7 +75,7 @@ export async function readView(
   return freshView(thread, row?.view ?? null, now);
 }
 
-/** Undefined: something is not cached. The server compares number, epoch and lease of the thread. */
+/** Returns undefined if a row is not cached. The server compares number, epoch and lease of the thread. */
 export function cachedView(
   { held, accounts }: ServerRegistry,
   thread: string,
@@ -85,11 +85,11 @@ export function cachedView(
   const lease = held.get(thread);
   if (lease?.row?.seq !== expect.seq || lease.epoch !== expect.epoch) return undefined;
   const { chain, ...row } = lease.row;
-  // A signal that arrived here, or that the commit acknowledges, is on the server as well. `km_write` compares it.
+  // The server has every signal that arrived here or that the commit acknowledges. `km_write` compares the number.
   const wakes = Math.max(row.wakes, lease.told, lease.announced, heard);
-  const found = needsAccounts ? accounts.chain(chain) : [];
+  const cached = needsAccounts ? accounts.chain(chain) : [];
   const fence = { ...row, wakes, epoch: lease.epoch, lease_until: Number.POSITIVE_INFINITY };
-  return found && { fence, chain, accounts: found, isFresh: false };
+  return cached && { fence, chain, accounts: cached, isFresh: false };
 }
 
 const ELSEWHERE = `SELECT 1 FROM budgets b JOIN threads t ON t.id = b.thread
@@ -99,7 +99,7 @@ const BELOW = `SELECT b.thread, b.account::text AS account, t.owner IS NULL OR t
 
 type BudgetRefusal = Extract<ReturnType<typeof decideBudgets>, { kind: 'refuse' }>;
 
-/** Reports a refusal. The queries only make it more precise. */
+/** Returns the failure of a refusal. A query makes its message more precise. */
 export async function explainRefusal(sql: Sql, refusal: BudgetRefusal): Promise<Failure> {
   switch (refusal.needs) {
     case undefined:

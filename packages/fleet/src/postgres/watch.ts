@@ -1,5 +1,5 @@
-// The events of threads for watchers. All watchers of a thread share one reader, which asks for all threads
-// that moved at once and keeps the last events that it read. A watcher that is further behind reads for itself.
+// Reads the events of threads for watchers. All watchers of a thread share one reader, which reads all changed
+// threads in one query and caches the last events. A watcher that is further behind makes its own reads.
 import type { Outcome } from '@kernmantle/core/base';
 import type { StoredEvent } from '@kernmantle/core/store';
 import { eventData } from '@kernmantle/core/store';
@@ -10,7 +10,7 @@ const BATCH = 200;
 const [CURSORS_A_READ, READS_AT_ONCE] = [50, 2];
 /** Size of the cache of last events of one thread, for watchers that are almost up to date. */
 const [MAX_KEPT, MAX_KEPT_CHARS] = [256, 2_000_000];
-/** The server is not there; it is asked again. */
+/** Pause before another read, after the server was not reachable. */
 const AGAIN_MS = 500;
 
 const READ = `SELECT w.at, t.id AS thread, e.seq, e.ts, e.turn, e.type, e.data
@@ -20,17 +20,17 @@ const READ = `SELECT w.at, t.id AS thread, e.seq, e.ts, e.turn, e.type, e.data
 
 type ReadRow = Omit<StoredEvent, 'data'> & { data: string; at: number };
 
-/** An event, and how long its text was. */
+/** An event with the length of its text. */
 interface Sized {
   readonly event: StoredEvent;
   readonly size: number;
 }
 
-/** The last events of one thread, without a gap, up to `tail`. */
-interface KeptEvents {
+/** Cache of the last events of one thread, without a gap, up to `tail`. */
+interface LastEvents {
   /** Undefined until the first watcher has reached the end of the journal. */
   tail: number | undefined;
-  /** The newest that was heard of. */
+  /** Number of the newest event that the feed has reported. */
   head: number;
   isCatching: boolean;
   events: StoredEvent[];
@@ -41,19 +41,19 @@ interface KeptEvents {
   off: () => void;
 }
 
-function keep(kept: KeptEvents, { event, size }: Sized): void {
-  kept.tail = event.seq;
-  kept.events.push(event);
-  kept.sizes.push(size);
-  kept.size += size;
-  while (kept.events.length > MAX_KEPT || kept.size > MAX_KEPT_CHARS) {
-    kept.events.shift();
-    kept.size -= kept.sizes.shift() ?? 0;
+function keep(cache: LastEvents, { event, size }: Sized): void {
+  cache.tail = event.seq;
+  cache.events.push(event);
+  cache.sizes.push(size);
+  cache.size += size;
+  while (cache.events.length > MAX_KEPT || cache.size > MAX_KEPT_CHARS) {
+    cache.events.shift();
+    cache.size -= cache.sizes.shift() ?? 0;
   }
 }
 
-/** Undefined: it has to be read. */
-function keptAfter({ tail, events }: KeptEvents, seq: number): readonly StoredEvent[] | undefined {
+/** Returns the cached events after a number. Undefined: they must be read. */
+function keptAfter({ tail, events }: LastEvents, seq: number): readonly StoredEvent[] | undefined {
   if (tail === undefined) return undefined;
   if (seq >= tail) return [];
   const start = tail - events.length;
@@ -62,24 +62,24 @@ function keptAfter({ tail, events }: KeptEvents, seq: number): readonly StoredEv
 
 /** Joins reads of the same moment into one query. Equal reads share one result. */
 function createGatheredReads(database: Database) {
-  interface Question {
+  interface PendingRead {
     readonly thread: string;
     readonly after: number;
     readonly answer: Promise<Outcome<Sized[]>>;
     resolve(answer: Outcome<Sized[]>): void;
   }
-  const waiting = new Map<string, Question>();
+  const waiting = new Map<string, PendingRead>();
   let reading = 0;
 
-  async function read(some: readonly Question[]): Promise<void> {
+  async function read(some: readonly PendingRead[]): Promise<void> {
     const values = [some.map(({ thread }) => thread), some.map(({ after }) => after)];
     const rows = await database.read((sql) => sql.all<ReadRow>(READ, ...values));
-    const found = some.map((): Sized[] => []);
+    const results = some.map((): Sized[] => []);
     for (const { at, data, ...row } of rows.ok ? rows.output : []) {
-      found[at - 1]?.push({ event: { ...row, data: eventData(data) }, size: data.length });
+      results[at - 1]?.push({ event: { ...row, data: eventData(data) }, size: data.length });
     }
     for (const [at, { resolve }] of some.entries()) {
-      resolve(rows.ok ? { ok: true, output: found[at] ?? [] } : rows);
+      resolve(rows.ok ? { ok: true, output: results[at] ?? [] } : rows);
     }
   }
 
@@ -107,40 +107,40 @@ function createGatheredReads(database: Database) {
   };
 }
 
-/** One for all watchers of this process. */
+/** Creates the reader for all watchers of this process. */
 export function createEventReader(database: Database, feed: ListeningFeed) {
-  const all = new Map<string, KeptEvents>();
+  const all = new Map<string, LastEvents>();
   const read = createGatheredReads(database);
 
-  /** Until what was heard of is there. */
-  async function catchUp(thread: string, kept: KeptEvents): Promise<void> {
-    if (kept.isCatching) return;
-    kept.isCatching = true;
-    while (kept.tail !== undefined && kept.head > kept.tail && all.get(thread) === kept) {
-      const answer = await read(thread, kept.tail);
+  /** Reads until the cache contains every reported event. */
+  async function catchUp(thread: string, cache: LastEvents): Promise<void> {
+    if (cache.isCatching) return;
+    cache.isCatching = true;
+    while (cache.tail !== undefined && cache.head > cache.tail && all.get(thread) === cache) {
+      const answer = await read(thread, cache.tail);
       if (!answer.ok) {
         if (answer.error.code === 'store_closed') break;
         await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
         continue;
       }
       for (const sized of answer.output) {
-        if (sized.event.seq === kept.tail + 1) keep(kept, sized);
+        if (sized.event.seq === cache.tail + 1) keep(cache, sized);
       }
-      // Nothing there: it was pruned, or never was.
-      if (answer.output.length === 0) kept.head = kept.tail;
-      for (const ring of kept.bells) ring();
+      // The thread was pruned or never existed.
+      if (answer.output.length === 0) cache.head = cache.tail;
+      for (const ring of cache.bells) ring();
     }
-    kept.isCatching = false;
+    cache.isCatching = false;
   }
 
-  function look(thread: string, kept: KeptEvents): void {
-    if (kept.tail !== undefined && kept.head > kept.tail) void catchUp(thread, kept);
-    else for (const ring of kept.bells) ring();
+  function look(thread: string, cache: LastEvents): void {
+    if (cache.tail !== undefined && cache.head > cache.tail) void catchUp(thread, cache);
+    else for (const ring of cache.bells) ring();
   }
 
-  /** Told once of each move, however many watch. */
-  function open(thread: string): KeptEvents {
-    const kept: KeptEvents = {
+  /** Creates the cache of a thread. The feed calls it once for each change, for any number of watchers. */
+  function open(thread: string): LastEvents {
+    const cache: LastEvents = {
       tail: undefined,
       head: 0,
       isCatching: false,
@@ -150,19 +150,19 @@ export function createEventReader(database: Database, feed: ListeningFeed) {
       bells: new Set(),
       off: () => {},
     };
-    all.set(thread, kept);
-    kept.off = feed.onMove(thread, ({ seq }) => {
-      kept.head = Math.max(kept.head, seq);
-      look(thread, kept);
+    all.set(thread, cache);
+    cache.off = feed.onMove(thread, ({ seq }) => {
+      cache.head = Math.max(cache.head, seq);
+      look(thread, cache);
     });
-    return kept;
+    return cache;
   }
 
   return {
     join(thread: string, ring: () => void) {
-      const kept = all.get(thread) ?? open(thread);
+      const cache = all.get(thread) ?? open(thread);
       let again: NodeJS.Timeout | undefined;
-      kept.bells.add(ring);
+      cache.bells.add(ring);
 
       async function after(seq: number): Promise<readonly StoredEvent[]> {
         const answer = await read(thread, seq);
@@ -171,27 +171,27 @@ export function createEventReader(database: Database, feed: ListeningFeed) {
           return [];
         }
         const events = answer.output.map(({ event }) => event);
-        if (events.length < BATCH && kept.tail === undefined) {
-          // The end was reached, unless somebody wrote meanwhile.
-          kept.tail = events.at(-1)?.seq ?? seq;
-          if (kept.head > kept.tail) look(thread, kept);
+        if (events.length < BATCH && cache.tail === undefined) {
+          // This is the end of the journal, unless another process has written since.
+          cache.tail = events.at(-1)?.seq ?? seq;
+          if (cache.head > cache.tail) look(thread, cache);
         }
         return events;
       }
 
       return {
         async readAfter(seq: number) {
-          const events = keptAfter(kept, seq) ?? (await after(seq));
-          // Most of the time that was all.
+          const events = keptAfter(cache, seq) ?? (await after(seq));
+          // Most of the time these are the last events.
           const last = events.at(-1)?.seq;
-          return { events, isAll: last === undefined || keptAfter(kept, last)?.length === 0 };
+          return { events, isAll: last === undefined || keptAfter(cache, last)?.length === 0 };
         },
         leave(): void {
           clearTimeout(again);
-          kept.bells.delete(ring);
-          if (kept.bells.size > 0) return;
-          kept.off();
-          if (all.get(thread) === kept) all.delete(thread);
+          cache.bells.delete(ring);
+          if (cache.bells.size > 0) return;
+          cache.off();
+          if (all.get(thread) === cache) all.delete(thread);
         },
       };
     },

@@ -1,4 +1,4 @@
-// Threads in a store that machines share: a run is queued, and this process follows it while a worker runs it.
+// Runs threads in a store that machines share: a run is queued, and this process follows it while a worker runs it.
 // INVARIANT: a thread never runs in this process, and the end of this process never ends a thread.
 import { createRecent, fail, type Outcome, ok, systemRandom } from '@kernmantle/core/base';
 import type { ResumeOptions, RunObserver, ThreadResult } from '@kernmantle/core/harness';
@@ -22,14 +22,14 @@ const NAMED = ['project', 'parent', 'root', 'within'] as const satisfies (keyof 
 
 /** The store of one project. Lists contain only the threads of this project. */
 function ofProject(store: Store, project: string): Store {
-  const known = createRecent<string, boolean>(MAX_KNOWN);
+  const cache = createRecent<string, boolean>(MAX_KNOWN);
   async function isOwn(thread: string | undefined): Promise<boolean> {
     // An approval outside threads has no project.
     if (thread === undefined) return true;
-    const before = known.get(thread);
+    const before = cache.get(thread);
     if (before !== undefined) return before;
     const row = await store.thread(thread);
-    return known.set(thread, row.ok && row.output.project === project);
+    return cache.set(thread, row.ok && row.output.project === project);
   }
   return {
     ...store,
@@ -41,10 +41,10 @@ function ofProject(store: Store, project: string): Store {
     async approvals(filter) {
       if (filter.id !== undefined || filter.thread !== undefined) return store.approvals(filter);
       const { limit, ...all } = filter;
-      const found = await store.approvals(all);
-      if (!found.ok) return found;
-      const own = await Promise.all(found.output.map(({ thread }) => isOwn(thread)));
-      return ok(found.output.filter((_, index) => own[index]).slice(0, limit));
+      const result = await store.approvals(all);
+      if (!result.ok) return result;
+      const own = await Promise.all(result.output.map(({ thread }) => isOwn(thread)));
+      return ok(result.output.filter((_, index) => own[index]).slice(0, limit));
     },
     async *changes(filter, signal) {
       for await (const head of store.changes(filter, signal)) {
@@ -71,7 +71,7 @@ export async function findWorkersFor(
 }
 
 /** Reports events of a thread and of the threads below it to the observer, as a local run does. */
-function createTeller(
+function createReporter(
   { decode }: Journal,
   threads: Threads,
   live: RunObserver,
@@ -94,7 +94,7 @@ function createTeller(
 }
 
 /** Follows a thread until it is parked or ends. If the signal aborts, the thread continues without an observer. */
-async function lookOn(
+async function follow(
   threads: Threads,
   live: ThreadObserver,
   id: string,
@@ -103,7 +103,7 @@ async function lookOn(
 ): Promise<Outcome<ThreadResult>> {
   live.onQueued?.(id);
   const over = new AbortController();
-  const teller = createTeller(
+  const teller = createReporter(
     await import('@kernmantle/core/journal'),
     threads,
     live,
@@ -111,7 +111,7 @@ async function lookOn(
   );
   const followed = threads.follow(id, signal, after);
   const [result] = await Promise.all([followed.result, teller.tell(followed)]);
-  // Threads below it that still run are not followed further.
+  // Descendants that still run are not followed any longer.
   over.abort();
   await teller.ended();
   return result;
@@ -133,7 +133,7 @@ async function queueAgain(
   const row = await store.thread(id);
   if (!row.ok) return row;
   const { seq, status, owner } = row.output;
-  // No worker started the thread, and none may have its items: a person can choose the items of today.
+  // No worker has started the thread, and perhaps none has its items, so a person can choose the present items.
   const isLeft = status === 'spawning' && owner === undefined && options.items !== undefined;
   if (AT_WORK.has(status) && !isLeft) {
     return fail('lease_held', `thread \`${id}\` is ${status} already`, { thread: id, status });
@@ -141,12 +141,12 @@ async function queueAgain(
   const { words, by = 'a program', audit } = options;
   if (isEnded(status) || WRITTEN.some((name) => options[name] !== undefined)) {
     if (row.output.project !== project) {
-      const message = `thread \`${id}\` is of another project; resume it where that is`;
+      const message = `thread \`${id}\` belongs to another project; resume it in that project`;
       return fail('conflict', message, { thread: id, project: row.output.project, here: project });
     }
     const items = options.items ?? row.output.items ?? here;
     if (items !== here) {
-      const message = `thread \`${id}\` was started with other items than this folder has`;
+      const message = `thread \`${id}\` was started with other items; resume it with \`--items today\``;
       return fail('conflict', message, { thread: id, items, here });
     }
     const written = await threads.resume(id, undefined, { ...options, elsewhere: true });
@@ -154,8 +154,8 @@ async function queueAgain(
   }
   const key = `told:${Buffer.from(systemRandom(9)).toString('base64url')}`;
   const payload = words === undefined ? {} : { role: 'user', content: words.text };
-  const told = await store.signal({ thread: id, kind: 'resume', payload, key, by }, audit);
-  return told.ok ? ok(seq) : told;
+  const sent = await store.signal({ thread: id, kind: 'resume', payload, key, by }, audit);
+  return sent.ok ? ok(seq) : sent;
 }
 
 /** Returns threads that run on workers only: it queues every run in the shared store. */
@@ -164,23 +164,23 @@ export function onWorkers(
   live: ThreadObserver,
   { project, items }: ProjectIdentity,
 ): Threads {
-  const lookAt = async (id: string, signal?: AbortSignal): Promise<Outcome<ThreadResult>> => {
+  const followById = async (id: string, signal?: AbortSignal): Promise<Outcome<ThreadResult>> => {
     const row = await threads.store.thread(id);
-    return row.ok ? await lookOn(threads, live, id, row.output.seq, signal) : row;
+    return row.ok ? await follow(threads, live, id, row.output.seq, signal) : row;
   };
   return {
     ...threads,
     store: ofProject(threads.store, project),
     async run(request, signal) {
       const queued = await threads.enqueue(request);
-      return queued.ok ? await lookOn(threads, live, queued.output.thread, 0, signal) : queued;
+      return queued.ok ? await follow(threads, live, queued.output.thread, 0, signal) : queued;
     },
     async resume(id, signal, options = {}) {
-      // `today`: those that this folder has.
-      const wanted = options.items === undefined ? options : { ...options, items };
-      const queued = await queueAgain(threads, id, wanted, { project, items });
-      return queued.ok ? await lookOn(threads, live, id, queued.output, signal) : queued;
+      // The value `today` means the items of this folder.
+      const changes = options.items === undefined ? options : { ...options, items };
+      const queued = await queueAgain(threads, id, changes, { project, items });
+      return queued.ok ? await follow(threads, live, id, queued.output, signal) : queued;
     },
-    resumeAnywhere: lookAt,
+    resumeAnywhere: followById,
   };
 }

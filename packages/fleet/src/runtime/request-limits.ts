@@ -35,44 +35,44 @@ export interface SharedPorts {
 }
 
 /** Time until a place is lost without a renewal. */
-const HELD_MS = 20_000;
+const PLACE_MS = 20_000;
 const STAY_MS = 5_000;
-/** A request is ended so long before its place may be lost, and looked at so often. */
+/** Time before the loss of its place at which a request is ended, and interval of the check. */
 const END_BEFORE_MS = 4_000;
 const POLL_MS = 1_000;
 /** Time in which a request must start. The rest of `SEND_WITHIN_MS` is for the network. */
 const SEND_MS = SEND_WITHIN_MS - 2_000;
-/** A request that was late this often gets no new place. */
+/** Maximum number of tries of a request that was not sent in time. */
 const MOST_LATE = 3;
-/** Times after which a waiting thread reports the wait: first and again. */
+/** Times after which a waiting thread reports the wait: for the first time, and again. */
 const [SAY_SOON_MS, SAY_AGAIN_MS] = [5_000, 60_000];
 
-interface HeldPlace {
+interface LivePlace {
   readonly place: string;
   readonly end: AbortController;
   /** Time on the local clock until which the place is safe. */
   until: number;
 }
 
-/** Keeps the places of this process and renews them. */
+/** Stores the places of this process and renews them. */
 function createHolder({ limits, clock }: SharedPorts) {
-  const held = new Set<HeldPlace>();
+  const live = new Set<LivePlace>();
   let timer: NodeJS.Timeout | undefined;
   let isAsking = false;
 
   async function stay(): Promise<void> {
-    const all = [...held];
-    const asked = clock.monotonic();
+    const all = [...live];
+    const sentAt = clock.monotonic();
     isAsking = true;
-    const kept = await limits.stay(
+    const renewed = await limits.stay(
       all.map(({ place }) => place),
-      HELD_MS,
+      PLACE_MS,
     );
     isAsking = false;
-    if (!kept.ok) return;
-    const places = new Set(kept.output);
+    if (!renewed.ok) return;
+    const places = new Set(renewed.output);
     for (const one of all) {
-      if (places.has(one.place)) one.until = asked + HELD_MS;
+      if (places.has(one.place)) one.until = sentAt + PLACE_MS;
       else one.end.abort();
     }
   }
@@ -80,35 +80,35 @@ function createHolder({ limits, clock }: SharedPorts) {
   function look(): void {
     const now = clock.monotonic();
     let isDue = false;
-    for (const { until, end } of held) {
+    for (const { until, end } of live) {
       if (until - now < END_BEFORE_MS) end.abort();
-      else if (until - now < HELD_MS - STAY_MS) isDue = true;
+      else if (until - now < PLACE_MS - STAY_MS) isDue = true;
     }
     if (isDue && !isAsking) void stay();
   }
 
   return {
-    hold(place: string, asked: number): HeldPlace {
-      const one: HeldPlace = { place, end: new AbortController(), until: asked + HELD_MS };
-      held.add(one);
+    hold(place: string, asked: number): LivePlace {
+      const one: LivePlace = { place, end: new AbortController(), until: asked + PLACE_MS };
+      live.add(one);
       timer ??= setInterval(look, POLL_MS);
       return one;
     },
-    letGo(one: HeldPlace): void {
-      held.delete(one);
-      if (held.size > 0) return;
+    letGo(one: LivePlace): void {
+      live.delete(one);
+      if (live.size > 0) return;
       clearInterval(timer);
       timer = undefined;
     },
   };
 }
 
-/** In the order of asking; `wake` makes the first look at once. */
+/** Creates a queue of requests in the order of their calls. `wake` ends the pause of the first one. */
 function createQueue() {
   const waiting: (() => void)[] = [];
   let nudge: (() => void) | undefined;
   return {
-    /** Is it first now? Not when the signal came before. */
+    /** Waits until the request is the first. Returns false if the signal aborts before. */
     async join(signal: AbortSignal): Promise<boolean> {
       const { promise, resolve } = Promise.withResolvers<void>();
       if (waiting.push(resolve) === 1) return true;
@@ -146,11 +146,11 @@ interface Ask {
 }
 
 const calledOff = (): Failure =>
-  fail('cancelled', 'called off while it waited for a limit that machines share', { sent: false });
+  fail('cancelled', 'request cancelled while it waited for a shared limit', { sent: false });
 
-/** The thread says so, and waits on. */
+/** Returns a failure that a thread reports before it waits again. */
 function stillFull({ limit, scope, wait_ms }: { limit: string; scope: string; wait_ms: number }) {
-  const message = `waits for room: \`${limit}\` of ${scope} is used up by all machines together`;
+  const message = `shared limit \`${limit}\` of ${scope} is reached; the request waits`;
   const detail = { limit, scope, transient: true, sent: false, retry_after_ms: wait_ms };
   return fail('shared_limit', message, detail);
 }
@@ -171,7 +171,7 @@ function tookOf(
 
 interface Entry {
   readonly place: string;
-  /** Time of the call for the place. */
+  /** Time of the call for the place, on the local clock. */
   readonly asked: number;
 }
 
@@ -179,8 +179,8 @@ interface Entry {
 function createEntrance({ limits, owner, clock, random }: SharedPorts) {
   const queues = new Map<string, Queue>();
   const telling = new Set<Promise<unknown>>();
-  /** Threads that said that they wait. */
-  const said = new Set<string>();
+  /** Threads that have reported their wait. */
+  const reported = new Set<string>();
 
   function queueOf({ provider, tenant }: Ask): Queue {
     const name = JSON.stringify([provider, tenant]);
@@ -190,12 +190,12 @@ function createEntrance({ limits, owner, clock, random }: SharedPorts) {
   }
 
   function exit(ask: Ask, place: string, took: { tokens: number; spend: bigint }): void {
-    const told = limits.exit(place, took).then(() => queueOf(ask).wake());
-    telling.add(told);
-    void told.finally(() => telling.delete(told));
+    const report = limits.exit(place, took).then(() => queueOf(ask).wake());
+    telling.add(report);
+    void report.finally(() => telling.delete(report));
   }
 
-  /** Varies a wait, so that processes do not ask at the same time. */
+  /** Varies a wait, so that processes do not call at the same time. */
   const jittered = (ms: number): number => ms * (1 + (random(1)[0] ?? 0) / 512);
 
   async function tryUntilIn(
@@ -204,12 +204,12 @@ function createEntrance({ limits, owner, clock, random }: SharedPorts) {
     isTired: () => boolean,
   ): Promise<Outcome<Entry>> {
     const { spend, ...about } = ask;
-    const asking = { ...about, ...(spend !== undefined && { spend }), owner, ttlMs: HELD_MS };
+    const asking = { ...about, ...(spend !== undefined && { spend }), owner, ttlMs: PLACE_MS };
     for (;;) {
       const asked = clock.monotonic();
       const entered = await limits.enter(asking);
       if (!entered.ok) {
-        // The limits are unknown now, so the request waits.
+        // The store does not respond, so the request waits.
         const isFinal = entered.error.code === 'shared_limit';
         return withDetail(entered, { sent: false, ...(!isFinal && { transient: true }) });
       }
@@ -231,7 +231,7 @@ function createEntrance({ limits, owner, clock, random }: SharedPorts) {
   return {
     exit,
     async enter(ask: Ask, signal: AbortSignal, thread?: string): Promise<Outcome<Entry>> {
-      const patience = thread !== undefined && said.has(thread) ? SAY_AGAIN_MS : SAY_SOON_MS;
+      const patience = thread !== undefined && reported.has(thread) ? SAY_AGAIN_MS : SAY_SOON_MS;
       const tired = thread === undefined ? undefined : AbortSignal.timeout(patience);
       const queue = queueOf(ask);
       const isFirst = await queue.join(tired ? AbortSignal.any([signal, tired]) : signal);
@@ -245,8 +245,8 @@ function createEntrance({ limits, owner, clock, random }: SharedPorts) {
         : stillFull({ limit: 'requests', scope: `provider:${ask.provider}`, wait_ms: 0 });
       if (isFirst) queue.leave();
       const waits = !entered.ok && entered.error.detail.transient === true;
-      if (thread !== undefined && waits) said.add(thread);
-      else if (thread !== undefined) said.delete(thread);
+      if (thread !== undefined && waits) reported.add(thread);
+      else if (thread !== undefined) reported.delete(thread);
       return entered;
     },
     async settled() {
@@ -255,7 +255,7 @@ function createEntrance({ limits, owner, clock, random }: SharedPorts) {
   };
 }
 
-/** How models are asked where machines share the limits of a key or a tenant. */
+/** Sends requests to models if machines share the limits of a key or a tenant. */
 export interface SharedRequests {
   /** Returns the model with requests that wait for a place. */
   share(model: ModelPort): ModelPort;
@@ -279,13 +279,13 @@ export function createSharedRequests(ports: SharedPorts): SharedRequests {
     const { place, asked } = entered.output;
     // An empty place means that no limit exists.
     if (place === '') return await line.ask(request, signal);
-    const held = holder.hold(place, asked);
-    const open = AbortSignal.any([signal, held.end.signal]);
+    const live = holder.hold(place, asked);
+    const open = AbortSignal.any([signal, live.end.signal]);
     const answer = await line.ask({ ...request, sendBy: asked + SEND_MS }, open);
-    holder.letGo(held);
+    holder.letGo(live);
     entrance.exit(ask, place, tookOf(answer, ask, price));
-    if (answer.ok || !held.end.signal.aborted || signal.aborted) return answer;
-    const message = 'the registry was out of reach for so long that this request had to be ended';
+    if (answer.ok || !live.end.signal.aborted || signal.aborted) return answer;
+    const message = 'the request was ended, because the registry was unreachable for too long';
     return fail('timeout', message, { ...answer.error.detail, message });
   }
 

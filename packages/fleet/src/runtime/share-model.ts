@@ -1,4 +1,4 @@
-// Request limits that machines share, for one project: whose a thread is, and what a model costs.
+// Connects the shared request limits with one project: the tenant of a thread, and the price of a model.
 import { ok, systemRandom } from '@kernmantle/core/base';
 import { createPrices, type Prices } from '@kernmantle/core/llm';
 import type { RuntimeContext } from '@kernmantle/core/runtime';
@@ -9,15 +9,15 @@ import { createSharedRequests, type SharedPorts, type SharedRequests } from './r
 const MAX_TENANTS = 10_000;
 
 function tenantsIn(store: Store, own: string): SharedPorts['tenantOf'] {
-  const known = new Map<string, string>();
+  const cache = new Map<string, string>();
   return async (thread) => {
     if (thread === undefined) return ok(own);
-    const tenant = known.get(thread);
+    const tenant = cache.get(thread);
     if (tenant !== undefined) return ok(tenant);
     const row = await store.thread(thread);
     if (!row.ok) return row;
-    if (known.size >= MAX_TENANTS) known.clear();
-    known.set(thread, row.output.tenant ?? '');
+    if (cache.size >= MAX_TENANTS) cache.clear();
+    cache.set(thread, row.output.tenant ?? '');
     return ok(row.output.tenant ?? '');
   };
 }
@@ -32,12 +32,12 @@ function pricesIn({ open, library }: RuntimeContext): SharedPorts['priceOf'] {
       prices = createPrices(now, { clock: open.clock, allowsLower });
       layers = now;
     }
-    const found = prices.find(model);
-    return found.ok ? found.output : undefined;
+    const price = prices.find(model);
+    return price.ok ? price.output : undefined;
   };
 }
 
-/** The request limits that the machines of a store share. A project has one. */
+/** Opens the shared request limits of a project. */
 export const openRequests = (rooms: RuntimeContext, store: Store, limits: Fleet): SharedRequests =>
   createSharedRequests({
     limits,

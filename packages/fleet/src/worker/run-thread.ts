@@ -1,6 +1,6 @@
 // Handles one thread that a worker has taken: it resumes the thread if it has the same items, and releases
 // it otherwise. INVARIANT: the thread always runs here, is queued, or has a lease that expires, so it is
-// never lost. It is never tried again at once.
+// never lost. A released thread always waits before its next try.
 import {
   type Clock,
   createRecent,
@@ -31,10 +31,10 @@ import {
 export interface WorkerProject {
   /** Stable id of the project. It is the same on every machine. */
   readonly id: string;
-  /** Digest of its items as they are now. */
+  /** Returns the digest of the present items. */
   items(): Promise<Outcome<string>>;
   readonly threads: Pick<Threads, 'resumeLeased' | 'requeueAll'>;
-  /** The files differ between workers, so a thread stays with its first worker while that lives. */
+  /** True: files differ between workers, so a thread stays with its first worker while that worker is alive. */
   readonly isSticky?: boolean;
   close(): Promise<void>;
 }
@@ -84,7 +84,7 @@ export interface Shift {
   readonly delays: Delays;
   /** Time since which a thread waits for the worker that has its files. */
   readonly leftSince: ReturnType<typeof createRecent<string, number>>;
-  /** Why a thread was handed back from here the last time. */
+  /** Reason of the last release of a thread by this worker. */
   readonly returned: ReturnType<typeof createRecent<string, string>>;
   /** Other workers of this store. They are cached for some seconds unless `fresh`. */
   peers(how?: { fresh: true }): Promise<readonly WorkerRow[]>;
@@ -92,14 +92,14 @@ export interface Shift {
 }
 
 interface Delays {
-  /** How long to wait before this is tried again: longer each time. */
+  /** Returns the wait before another try, which is longer each time. */
   next(about: string, fromMs: number, toMs: number): number;
   forget(about: string): void;
 }
 
 export const MAX_REMEMBERED = 10_000;
 
-/** By half more at random, so that what was refused together does not come back together. */
+/** Creates backoffs. A random part separates the tries of threads that were refused together. */
 export function createDelays(random: () => number): Delays {
   const tries = createRecent<string, number>(MAX_REMEMBERED);
   return {
@@ -116,9 +116,9 @@ export function createDelays(random: () => number): Delays {
 }
 
 const [FIRST_MS, LAST_MS] = [1000, 60_000];
-/** Somebody else can have it at once. */
+/** Backoff of a thread that another worker can take at once. */
 const [SOON_MS, SOON_LAST_MS] = [100, 2000];
-/** So long a thread is left to the one that had it, then it goes on anywhere. */
+/** Time that a thread waits for its earlier worker. Then any worker resumes it. */
 const LEAVE_MS = 10_000;
 
 /**
@@ -143,22 +143,22 @@ interface Refusal {
   delayMs: number;
 }
 
-const letGo = ({ tell }: Shift, thread: string, { error }: Failure): void =>
+const reportLost = ({ tell }: Shift, thread: string, { error }: Failure): void =>
   tell({ kind: 'let_go', thread, code: error.code, reason: error.detail.message });
 
-async function handBack(
+async function releaseLater(
   shift: Shift,
-  held: LeasedThread,
+  leased: LeasedThread,
   { failure, delayMs }: Refusal,
 ): Promise<void> {
   const { store, tell } = shift;
   const { code, detail } = failure.error;
-  const released = await store.release(held, { again: true, delayMs });
+  const released = await store.release(leased, { again: true, delayMs });
   // The lease is not renewed, so a sweep finds the thread after its end.
-  if (!released.ok) return letGo(shift, held.thread, released);
+  if (!released.ok) return reportLost(shift, leased.thread, released);
   tell({
     kind: 'handed_back',
-    thread: held.thread,
+    thread: leased.thread,
     code,
     reason: detail.message,
     again_ms: delayMs,
@@ -183,10 +183,10 @@ async function checkItems(
     const has = projects.some((one) => one.project === project.id && one.items === row.items);
     return id !== shift.worker && !draining && has;
   };
-  // A worker that came since the last look must not wait for a long backoff to end.
+  // A new worker must not wait for a long backoff, so the second check reads the workers again.
   const isServed =
     (await shift.peers()).some(isServing) || (await shift.peers({ fresh: true })).some(isServing);
-  const message = `it was started with other items (${row.items}) than this worker has (${items.output}); ${
+  const message = `the thread was started with other items (${row.items}) than this worker has (${items.output}); ${
     isServed ? 'another worker has them' : 'no worker serves it with those'
   }`;
   const about = `items ${project.id} ${row.items} ${isServed}`;
@@ -196,100 +196,100 @@ async function checkItems(
   return { failure: fail('items_differ', message), delayMs };
 }
 
-/** In a project whose files differ: the one that began it lives and takes threads, so it goes on there. */
+/** Refuses a thread of a sticky project while its earlier worker is alive and takes threads. */
 async function checkPlace(
   shift: Shift,
   project: WorkerProject,
   { thread, row }: LeasedThread,
 ): Promise<Refusal | undefined> {
   if (!project.isSticky || row.status === 'spawning') return undefined;
-  const holder = await lastWorker(shift.store, thread);
-  if (holder === undefined || holder === shift.worker) return undefined;
+  const earlier = await lastWorker(shift.store, thread);
+  if (earlier === undefined || earlier === shift.worker) return undefined;
   const peers = await shift.peers();
-  const lives = peers.some(({ id, draining }) => id === holder && !draining);
+  const lives = peers.some(({ id, draining }) => id === earlier && !draining);
   const about = `place ${thread}`;
   const since = shift.leftSince.get(thread) ?? shift.leftSince.set(thread, shift.clock.monotonic());
   if (!lives || shift.clock.monotonic() - since > LEAVE_MS) return undefined;
-  const failure = fail('other_place', `it was begun by ${holder}, where its files are`);
+  const failure = fail('other_place', `worker ${earlier} started the thread and has its files`);
   return { failure, delayMs: shift.delays.next(about, SOON_MS, SOON_LAST_MS) };
 }
 
 /** Ends a thread whose process crashed too often, so that a person looks at it before a retry. */
-async function endPoisoned(shift: Shift, held: LeasedThread, crashes: number): Promise<void> {
+async function endPoisoned(shift: Shift, leased: LeasedThread, crashes: number): Promise<void> {
   const { store, worker, tell } = shift;
-  const { thread, row } = held;
+  const { thread, row } = leased;
   const tail = await store.read(thread, { last: 100 });
   const where = tail.ok ? describeLastEffect(tail.output) : '';
-  const reason = `the process that worked on it was lost ${crashes} times ${where}, and it got no further`;
+  const reason = `the process of the thread was lost ${crashes} times ${where} without progress`;
   const { endUnattended } = await import('@kernmantle/core/harness');
   const ended = await endUnattended(store, thread, 'failed', worker, { reason });
-  if (!ended.ok) return letGo(shift, thread, ended);
+  if (!ended.ok) return reportLost(shift, thread, ended);
   if (row.parent !== undefined) {
     const payload = { thread_id: thread, status: 'failed' };
-    const told = { thread: row.parent, kind: 'child_end', payload, key: `child_end:${thread}` };
-    await store.signal({ ...told, by: worker });
+    const signal = { thread: row.parent, kind: 'child_end', payload, key: `child_end:${thread}` };
+    await store.signal({ ...signal, by: worker });
   }
   tell({ kind: 'done', thread, status: 'failed', reason, ms: 0 });
 }
 
-/** Refused in good order: queued again later. Whether it was let go already is all the same. */
-async function giveBackRefused(
+/** Queues a refused thread again for later, also if its lease was already released. */
+async function releaseRefused(
   shift: Shift,
-  held: LeasedThread,
+  leased: LeasedThread,
   failure: Failure,
   isNoted: boolean,
 ): Promise<void> {
   const { store, worker, delays, returned } = shift;
   const why = failure.error.detail.message;
-  if (NOT_OURS.has(failure.error.code)) return letGo(shift, held.thread, failure);
-  const again = await store.claim(held.thread, { owner: worker, ttlMs: TAKE_MS });
-  if (!again.ok) return letGo(shift, held.thread, again);
-  // Said once in its journal: it may come back for hours.
-  if (isNoted || returned.get(held.thread) !== why) {
+  if (NOT_OURS.has(failure.error.code)) return reportLost(shift, leased.thread, failure);
+  const again = await store.claim(leased.thread, { owner: worker, ttlMs: TAKE_MS });
+  if (!again.ok) return reportLost(shift, leased.thread, again);
+  // The journal gets each reason once, because the thread can come back for hours.
+  if (isNoted || returned.get(leased.thread) !== why) {
     await recordReturned(store, again.output, worker, why);
-    returned.set(held.thread, why);
+    returned.set(leased.thread, why);
   }
-  const delayMs = delays.next(`thread ${held.thread}`, FIRST_MS, LAST_MS);
-  await handBack(shift, again.output, { failure, delayMs });
+  const delayMs = delays.next(`thread ${leased.thread}`, FIRST_MS, LAST_MS);
+  await releaseLater(shift, again.output, { failure, delayMs });
 }
 
 async function resumeTaken(
   { threads }: WorkerProject,
-  held: LeasedThread,
+  leased: LeasedThread,
   since: number,
 ): Promise<Outcome<ThreadResult>> {
   try {
-    return await threads.resumeLeased(held, since);
+    return await threads.resumeLeased(leased, since);
   } catch (error) {
     return fail('internal_error', messageOf(error));
   }
 }
 
-/** Until it rests or ends, or is somebody else's. Never rejects. */
+/** Runs a taken thread until it is parked, ends, or belongs to another process. Never rejects. */
 export async function workOn(shift: Shift, taken: LeasedThread, since: number): Promise<void> {
   const { store, worker, tell, clock, delays } = shift;
   const { thread, row } = taken;
   const project = shift.projects.get(row.project);
-  // The worker began to drain while it took the thread.
+  // The worker started to drain while it took the thread.
   if (shift.isDraining() || !project) return void (await store.release(taken, { again: true }));
   const refused =
     (await checkItems(shift, project, taken)) ?? (await checkPlace(shift, project, taken));
-  if (refused) return await handBack(shift, taken, refused);
-  const looked = await countCrashes(store, taken, worker);
-  if (!looked.ok) return await giveBackRefused(shift, taken, looked, false);
-  const { crashes, isNoted } = looked.output;
+  if (refused) return await releaseLater(shift, taken, refused);
+  const check = await countCrashes(store, taken, worker);
+  if (!check.ok) return await releaseRefused(shift, taken, check, false);
+  const { crashes, isNoted } = check.output;
   if (crashes >= MAX_CRASHES) return await endPoisoned(shift, taken, crashes);
   const isNew = project.isSticky && row.status === 'spawning';
-  const placed = isNew ? await recordWorker(store, looked.output.held, worker) : undefined;
-  if (placed && !placed.ok) return await giveBackRefused(shift, taken, placed, isNoted);
-  const held = placed?.output ?? looked.output.held;
+  const placed = isNew ? await recordWorker(store, check.output.held, worker) : undefined;
+  if (placed && !placed.ok) return await releaseRefused(shift, taken, placed, isNoted);
+  const leased = placed?.output ?? check.output.held;
   const { directive, tenant = '' } = row;
   tell({ kind: 'claimed', thread, directive, project: project.id, tenant });
-  const begun = clock.monotonic();
-  const done = await resumeTaken(project, held, since);
-  if (!done.ok) return await giveBackRefused(shift, held, done, isNoted);
+  const start = clock.monotonic();
+  const result = await resumeTaken(project, leased, since);
+  if (!result.ok) return await releaseRefused(shift, leased, result, isNoted);
   for (const about of ['thread', 'place']) delays.forget(`${about} ${thread}`);
-  const { status, reason } = done.output;
+  const { status, reason } = result.output;
   const kind = isEnded(status) ? 'done' : 'parked';
-  tell({ kind, thread, status, reason, ms: Math.round(clock.monotonic() - begun) });
+  tell({ kind, thread, status, reason, ms: Math.round(clock.monotonic() - start) });
 }

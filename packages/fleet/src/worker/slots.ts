@@ -4,9 +4,9 @@ import { availableParallelism, totalmem } from 'node:os';
 
 export interface Slots {
   readonly size: number;
-  /** One place; false when the signal came first. */
+  /** Waits for one slot. Returns false if the signal aborts first. */
   enter(signal: AbortSignal): Promise<boolean>;
-  /** At most so many more, as far as they are free now and nobody waits for them. */
+  /** Takes at most `most` further slots that are free now. Returns 0 if a request waits. */
   more(most: number): number;
   leave(count: number): void;
 }
@@ -50,11 +50,11 @@ export function createSlots(size: number): Slots {
   };
 }
 
-/** Threads mostly wait for a provider; what they start is what costs. */
+/** Slots for each core. Threads mostly wait for a provider, so a core can run many. */
 const PER_CORE = 16;
 const BYTES_EACH = 48 * 1024 * 1024;
 
-/** How many threads a machine of this size carries, unless somebody says otherwise. */
+/** Returns the default number of slots for a machine of this size. */
 export function defaultSlots(
   cores = availableParallelism(),
   memory = Math.min(totalmem(), process.constrainedMemory() || Number.POSITIVE_INFINITY),

@@ -158,7 +158,7 @@ test('after so many a worker ends it as failed, with what it was at, and does no
   const row = must(await store.thread('t'));
   expect(row).toMatchObject({ status: 'failed', result: { status: 'failed' } });
   expect(JSON.stringify(row.result)).toContain(
-    'was lost 5 times in a call of `fs/read_file`, and it got no further',
+    'was lost 5 times in a call of `fs/read_file` without progress',
   );
   expect(row.owner).toBeUndefined();
 });

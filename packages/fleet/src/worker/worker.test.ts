@@ -236,7 +236,7 @@ test('what cannot begin here is queued again ever later, whoever let it go, and 
     // Whoever looks at it sees why, and its journal does not grow with every try.
     const reasons = must(await yard.store.read('t')).map(({ data }) => plainText(data.reason));
     expect(reasons.filter((reason) => reason.startsWith('handed back'))).toEqual([
-      'handed back by a worker (w1): the provider has no key',
+      'returned by a worker (w1): the provider has no key',
     ]);
   }
 });

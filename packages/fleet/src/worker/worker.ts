@@ -39,21 +39,21 @@ interface WorkerOptions {
   readonly clock?: Clock;
   /** Returns a random number from 0 to 1. */
   readonly random?: () => number;
-  /** Tests have a time of their own. */
+  /** Waits until the time is over or the signal aborts. Tests replace it. */
   readonly wait?: (ms: number, signal: AbortSignal) => Promise<void>;
 }
 
 export interface WorkerEnd {
-  /** How many threads it has worked on. */
+  /** Number of threads that the worker has taken. */
   readonly taken: number;
-  /** Threads that did not end their step in time. Another worker takes them after their leases expire. */
+  /** Threads that did not complete their step in time. Another worker takes them after their leases expire. */
   readonly left: readonly string[];
 }
 
 const GRACE_MS = 60_000;
 const ANNOUNCE_MS = 3000;
 const SWEEP_MS = 2000;
-/** A question to the queue waits so long; what is queued meanwhile is answered at once. */
+/** Longest wait of one call for queued threads. A thread that is queued during the wait is returned at once. */
 const WAIT_MS = 1000;
 const PAUSE_MS = 5;
 const [RETRY_MS, RETRY_LAST_MS] = [100, 5000];
@@ -78,7 +78,7 @@ type Floor = Required<Omit<WorkerOptions, 'projects' | 'slots' | 'tenants' | 'on
   readonly slots: Slots;
   readonly tenants: readonly (string | undefined)[];
   readonly running: Map<string, Promise<void>>;
-  /** Aborts when nothing is taken any more. */
+  /** Aborts when the worker takes no more threads. */
   readonly stop: AbortController;
   taken: number;
   /** Time of the first call that the store did not answer. */
@@ -86,8 +86,8 @@ type Floor = Required<Omit<WorkerOptions, 'projects' | 'slots' | 'tenants' | 'on
   fatal?: Failure;
 };
 
-/** Stops the worker after a fatal failure. Otherwise reports once that the store is gone, and waits with a growing backoff. */
-async function meetTrouble(floor: Floor, failure: Failure): Promise<void> {
+/** Stops the worker after a fatal failure. Otherwise reports once that the store is gone, and waits. */
+async function handleFailure(floor: Floor, failure: Failure): Promise<void> {
   const { shift, clock, stop, wait } = floor;
   const { code, detail } = failure.error;
   if (FATAL.has(code)) {
@@ -101,7 +101,7 @@ async function meetTrouble(floor: Floor, failure: Failure): Promise<void> {
   await wait(shift.delays.next('store', RETRY_MS, RETRY_LAST_MS), stop.signal);
 }
 
-function meetAnswer(floor: Floor): void {
+function reportBack(floor: Floor): void {
   if (floor.goneAt === undefined) return;
   const after_ms = Math.round(floor.clock.monotonic() - floor.goneAt);
   delete floor.goneAt;
@@ -126,36 +126,36 @@ async function takeSome(
     return taken;
   }
   slots.leave(count - taken.output.length);
-  for (const held of taken.output) {
+  for (const leased of taken.output) {
     floor.taken += 1;
-    const work = workOn(shift, held, since).finally(() => {
-      if (running.get(held.thread) === work) running.delete(held.thread);
+    const work = workOn(shift, leased, since).finally(() => {
+      if (running.get(leased.thread) === work) running.delete(leased.thread);
       slots.leave(1);
     });
-    running.set(held.thread, work);
+    running.set(leased.thread, work);
   }
   return ok(taken.output.length);
 }
 
-/** Threads of one tenant, as long as there are places. While none waits it keeps one place from the others. */
+/** Takes threads of one tenant while slots are free. While it waits for a thread, it occupies one slot. */
 async function serveTenant(floor: Floor, tenant: string | undefined): Promise<void> {
   const { slots, stop, tenants, wait } = floor;
   const isAlone = tenants.length === 1;
   while (!stop.signal.aborted) {
     if (!(await slots.enter(stop.signal))) return;
     const more = slots.more(slots.size);
-    let got = await takeSome(floor, tenant, 1 + more, isAlone ? WAIT_MS : 0);
-    if (got.ok && got.output === 0 && !isAlone && (await slots.enter(stop.signal))) {
-      got = await takeSome(floor, tenant, 1, WAIT_MS);
+    let result = await takeSome(floor, tenant, 1 + more, isAlone ? WAIT_MS : 0);
+    if (result.ok && result.output === 0 && !isAlone && (await slots.enter(stop.signal))) {
+      result = await takeSome(floor, tenant, 1, WAIT_MS);
     }
-    if (got.ok) meetAnswer(floor);
-    else await meetTrouble(floor, got);
-    // A question that was to wait and did not would be asked as fast as it is answered.
-    if (got.ok && got.output === 0) await wait(PAUSE_MS, stop.signal);
+    if (result.ok) reportBack(floor);
+    else await handleFailure(floor, result);
+    // A call can return before its wait is over, so a pause prevents a busy loop.
+    if (result.ok && result.output === 0) await wait(PAUSE_MS, stop.signal);
   }
 }
 
-/** Does something again and again, a little irregularly; an answer that does not come is somebody else's to say. */
+/** Repeats a call at a slightly irregular interval. Failures are ignored, because the lanes report them. */
 async function repeat(
   { stop, wait, random }: Floor,
   everyMs: number,
@@ -192,26 +192,26 @@ async function announce(floor: Floor): Promise<void> {
 
 /** Caches the workers of the store for some seconds. */
 function createPeers(store: Store, clock: Clock): Shift['peers'] {
-  let [known, since]: [readonly WorkerRow[], number] = [[], Number.NEGATIVE_INFINITY];
+  let [cache, since]: [readonly WorkerRow[], number] = [[], Number.NEGATIVE_INFINITY];
   return async (how) => {
     const isFresh = !how?.fresh && clock.monotonic() - since < ANNOUNCE_MS;
-    if (!store.fleet || isFresh) return known;
+    if (!store.fleet || isFresh) return cache;
     since = clock.monotonic();
-    const found = await store.fleet.workers();
-    if (found.ok) known = found.output;
-    return known;
+    const workers = await store.fleet.workers();
+    if (workers.ok) cache = workers.output;
+    return cache;
   };
 }
 
-/** Lets every thread end its step and queues it. The lease of a late thread expires. */
+/** Waits until every thread has completed its step and is queued. The lease of a late thread expires. */
 async function drain(floor: Floor, lanes: Promise<unknown>): Promise<void> {
   const { shift, running, wait, graceMs, store, id } = floor;
   shift.tell({ kind: 'draining', busy: running.size });
   const over = new AbortController();
-  const said = announce(floor);
-  const handed = [...shift.projects.values()].map(({ threads }) => threads.requeueAll());
+  const announced = announce(floor);
+  const requeued = [...shift.projects.values()].map(({ threads }) => threads.requeueAll());
   const ended = (async () => {
-    await Promise.allSettled([lanes, said, ...handed]);
+    await Promise.allSettled([lanes, announced, ...requeued]);
     // The threads that were taken last have started or were released by now.
     await Promise.allSettled(running.values());
   })();
@@ -260,8 +260,8 @@ const isAway = ({ error: { code, detail } }: Failure): boolean =>
   code === 'store_busy' || detail.unreachable === true;
 
 /**
- * Opens what a worker needs, again and again while the database is away. Any other failure is returned
- * at once. Undefined: the signal came first, and what `open` still does is left to it.
+ * Calls `open` again while the database is unreachable. Any other failure is returned at once. Undefined: the
+ * signal aborted first. A call of `open` in progress then continues without this function.
  */
 export async function openWhenBack<T>(
   open: () => Promise<Outcome<T>>,
@@ -292,7 +292,7 @@ export async function openWhenBack<T>(
   }
 }
 
-/** Works until it is told to drain, or until the store refuses it for good. Never rejects. */
+/** Runs until the signal aborts, or until the store refuses the worker for ever. Never rejects. */
 export async function startWorker(options: WorkerOptions): Promise<Outcome<WorkerEnd>> {
   const floor = createFloor(options);
   const { signal, stop, store, tenants, running } = floor;

@@ -124,11 +124,11 @@ describe.skipIf(!isThere)(`the way to a server${reason}`, () => {
       /has no database of this name$/,
     );
     expect(await refusal(other((one) => void (one.password = `${parts.password}-x`)))).toMatch(
-      /does not let this user in; check name and password$/,
+      /refuses the login of this user; check name and password$/,
     );
     const nowhere = { place: { url, schema: 'nothing_here' } };
     expect(await refusal(url, nowhere)).toMatch(
-      /^store_failed: there is no registry in schema `nothing_here` of \S+ yet; run the migration first$/,
+      /^store_failed: schema `nothing_here` of \S+ has no registry; run the migration first$/,
     );
   });
 
@@ -140,16 +140,16 @@ describe.skipIf(!isThere)(`the way to a server${reason}`, () => {
     await onServer(`CREATE ROLE ${name} LOGIN PASSWORD 'guest'`);
     const guest = new URL(url);
     [guest.username, guest.password] = [name, 'guest'];
-    expect(await refusal(guest.href)).toMatch(/this user may not use schema/);
+    expect(await refusal(guest.href)).toMatch(/this user cannot use schema/);
     await onServer(`GRANT USAGE ON SCHEMA ${schema} TO ${name}`);
-    expect(await refusal(guest.href)).toMatch(/this user may not read about, /);
+    expect(await refusal(guest.href)).toMatch(/this user cannot read about, /);
     await onServer(`GRANT SELECT ON ALL TABLES IN SCHEMA ${schema} TO ${name}`);
     const reader = must(await openPostgresStore(optionsOf(guest.href)));
     expect(must(await reader.query())).toEqual({ rows: [] });
     expect(await reader.createThread(aThread('t'))).toMatchObject({
       error: {
         code: 'store_failed',
-        detail: { message: expect.stringMatching(/does not let this user do what is needed$/) },
+        detail: { message: expect.stringMatching(/denies this user a required right$/) },
       },
     });
     await reader.close();
@@ -161,7 +161,7 @@ describe.skipIf(!isThere)(`the way to a server${reason}`, () => {
       onServer(`UPDATE ${schema}.about SET value = '${version}'
         WHERE name IN (${names.map((name) => `'${name}'`).join()})`);
     await set(99, 'schema', 'oldest');
-    expect(await refusal(url)).toMatch(/^store_newer: .*\(schema 99, this one knows 3\)/);
+    expect(await refusal(url)).toMatch(/^store_newer: .*\(schema 99, this one reads 3\)/);
     expect(codeOf(await migrateStore(optionsOf(url)))).toBe('store_newer');
     // A newer one that still lets this one work: only its tables are left alone.
     await set(1, 'oldest');

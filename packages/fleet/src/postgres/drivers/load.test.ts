@@ -24,7 +24,7 @@ test.each([
     { pg: () => missing('pg'), boss: () => missing('pg-boss') },
     'needs pg and pg-boss, which are not installed',
   ],
-  [{ bossVersion: () => '12.36.0' }, 'needs pg-boss 12.35.0, and 12.36.0 is installed'],
+  [{ bossVersion: () => '12.36.0' }, 'needs pg-boss 12.35.0, but 12.36.0 is installed'],
 ])('what is missing is named with the line that installs it: %#', async (change, words) => {
   const loaded = await loadDrivers({ ...INSTALLED, ...change });
   expect(loaded).toMatchObject({

@@ -1,11 +1,11 @@
-// The libraries that speak to a server. INVARIANT: they are loaded here alone, and only for somebody who
-// has given an address; people with one machine neither load nor need them.
+// Loads the libraries for a server. INVARIANT: only this file loads them, and only for a store with an
+// address, so a user with one machine never needs them.
 import { createRequire } from 'node:module';
 import { fail, type Outcome, ok } from '@kernmantle/core/base';
 import type pgTypes from 'pg';
 import type { PgBoss as PgBossClass } from 'pg-boss';
 
-/** Our tables and the engine's stand in one transaction, so its form is part of ours. */
+/** One transaction writes our tables and those of the queue, so the version of the queue is fixed. */
 const BOSS_VERSION = '12.35.0';
 const INSTALL = `npm install pg pg-boss@${BOSS_VERSION}`;
 
@@ -14,7 +14,7 @@ interface Drivers {
   readonly PgBoss: typeof PgBossClass;
 }
 
-/** Where the libraries come from; tests take one away. */
+/** Source of the libraries. Tests replace it to remove one. */
 interface DriverSource {
   pg(): Promise<{ default: Drivers['pg'] }>;
   boss(): Promise<{ PgBoss: Drivers['PgBoss'] }>;
@@ -32,11 +32,11 @@ const INSTALLED: DriverSource = {
   },
 };
 
-/** Not there at all; what is there and broken is thrown on. */
+/** Returns true if a module is not installed. Any other error is thrown. */
 const isMissing = (error: unknown): boolean =>
   error instanceof Error && 'code' in error && error.code === 'ERR_MODULE_NOT_FOUND';
 
-async function wanted<T>(load: () => Promise<T>): Promise<T | undefined> {
+async function loadOptional<T>(load: () => Promise<T>): Promise<T | undefined> {
   try {
     return await load();
   } catch (error) {
@@ -45,16 +45,16 @@ async function wanted<T>(load: () => Promise<T>): Promise<T | undefined> {
   }
 }
 
-/** `drivers_missing` names what is not installed, or is in another version, and the line that installs it. */
+/** Loads both libraries. Fails with `drivers_missing` if one is missing or has another version. */
 export async function loadDrivers(source: DriverSource = INSTALLED): Promise<Outcome<Drivers>> {
-  const [pg, boss] = await Promise.all([wanted(source.pg), wanted(source.boss)]);
+  const [pg, boss] = await Promise.all([loadOptional(source.pg), loadOptional(source.boss)]);
   if (pg && boss) {
     const version = source.bossVersion();
     if (version === BOSS_VERSION) return ok({ pg: pg.default, PgBoss: boss.PgBoss });
-    const message = `a store on a server needs pg-boss ${BOSS_VERSION}, and ${version ?? 'another version'} is installed: \`${INSTALL}\``;
+    const message = `a store on a server needs pg-boss ${BOSS_VERSION}, but ${version ?? 'another version'} is installed; run \`${INSTALL}\``;
     return fail('drivers_missing', message, { install: INSTALL, wrong: ['pg-boss'] });
   }
   const missing = [...(pg ? [] : ['pg']), ...(boss ? [] : ['pg-boss'])];
-  const message = `a store on a server needs ${missing.join(' and ')}, which ${missing.length === 1 ? 'is' : 'are'} not installed: \`${INSTALL}\``;
+  const message = `a store on a server needs ${missing.join(' and ')}, which ${missing.length === 1 ? 'is' : 'are'} not installed; run \`${INSTALL}\``;
   return fail('drivers_missing', message, { install: INSTALL, missing });
 }
