@@ -70,9 +70,7 @@ function candidatesFor(name: LimitName, sources: LimitSources): Outcome<Candidat
     const value = readLimit(name, raw);
     if (value === undefined) {
       const message = `limit \`${name}\` cannot be \`${String(raw)}\``;
-      return fail('invalid_input', message, {
-        hint: 'use a number of 0 or more; 0 allows nothing',
-      });
+      return fail('invalid_input', message, { hint: 'use a number from 0; 0 allows nothing' });
     }
     candidates.push({ value, from, declared: true, currency: limits?.spend_currency });
   }

@@ -115,14 +115,12 @@ function commandOf(command: Json | undefined): readonly string[] | undefined {
 export function createNotifier(ports: NotifyPorts) {
   const underWay = new Set<Promise<void>>();
 
-  async function report(work: Promise<Outcome<unknown>>): Promise<void> {
-    const outcome = await work.catch(() =>
-      fail('internal_error', 'the notice failed unexpectedly'),
-    );
+  async function awaitDelivery(work: Promise<Outcome<unknown>>): Promise<void> {
+    const outcome = await work.catch(() => fail('internal_error', 'the notice failed'));
     if (!outcome.ok) ports.trouble(`a notice was not delivered: ${outcome.error.code}`);
   }
   function keep(work: Promise<Outcome<unknown>>): void {
-    const pending = report(work).finally(() => underWay.delete(pending));
+    const pending = awaitDelivery(work).finally(() => underWay.delete(pending));
     underWay.add(pending);
   }
   return {

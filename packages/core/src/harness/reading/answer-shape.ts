@@ -117,10 +117,7 @@ function textIn(schema: JsonObject, at: string): AnswerShape {
 function objectIn(schema: JsonObject, at: string, depth: number): AnswerShape {
   const { properties = {}, required = [], additionalProperties = false } = schema;
   if (additionalProperties !== false) {
-    throw new Misfit(
-      `${at}.additionalProperties`,
-      'must be false; name each field in `properties`',
-    );
+    throw new Misfit(`${at}.additionalProperties`, 'must be false, so name each field');
   }
   if (!isObject(properties) || Object.keys(properties).length > MAX_FIELDS) {
     throw new Misfit(`${at}.properties`, `must be a mapping of at most ${MAX_FIELDS} fields`);

@@ -201,7 +201,7 @@ function limitIn(event: Recorded | undefined): (JsonObject & { code: string }) |
 }
 
 /** Returns the recorded refusal, because the budgets of other threads are not part of the replay. */
-function recordedRefusal(next: Recorded | undefined, own: string): Failure | undefined {
+function pastRefusal(next: Recorded | undefined, own: string): Failure | undefined {
   const facts = limitIn(next);
   const limit = BUDGETED.find((name) => facts?.limit === name);
   if (!facts || limit === undefined) return undefined;
@@ -243,10 +243,7 @@ function refusedBeforeTurn(events: readonly Recorded[], turn: number): Failure |
 }
 
 /** Returns the ids of children in events of this type. */
-const childrenIn = (
-  history: readonly Recorded[],
-  type: 'spawn' | 'child_end',
-): ReadonlySet<string> =>
+const idsIn = (history: readonly Recorded[], type: 'spawn' | 'child_end'): ReadonlySet<string> =>
   new Set(
     history.flatMap((event) =>
       (event.type === 'spawn' || event.type === 'child_end') && event.type === type
@@ -264,7 +261,7 @@ async function childrenAt(
 ): Answer<ThreadPage> {
   const block = events.slice(count).findIndex(({ type }) => eventFlags(type).origin !== 'external');
   const history = events.slice(0, block < 0 ? undefined : count + block);
-  const [spawned, ended] = [childrenIn(history, 'spawn'), childrenIn(history, 'child_end')];
+  const [spawned, ended] = [idsIn(history, 'spawn'), idsIn(history, 'child_end')];
   const page = await real.query(filter);
   if (!page.ok) return page;
   const rows = page.output.rows
@@ -342,8 +339,7 @@ function storeOf(scene: Scene): Store {
     async commit(thread, commit) {
       // The recorded hook of a new child is found by the position of its thread.
       for (const child of commit.children ?? []) await learn(child.id, thread);
-      const refused =
-        commit.reserve && recordedRefusal(recordOf(thread).events[count(thread)], thread);
+      const refused = commit.reserve && pastRefusal(recordOf(thread).events[count(thread)], thread);
       if (refused) return refused;
       const unheard = commit.expect.quiet ? unheardAt(thread, commit) : [];
       // A signal arrived when the thread was about to park.
@@ -448,7 +444,7 @@ function replayPort({
       const next = nextOf(thread);
       const facts = limitIn(next);
       const isOther = facts?.limit === detail.limit && facts?.current !== detail.current;
-      return isOther ? recordedRefusal(next, thread) : undefined;
+      return isOther ? pastRefusal(next, thread) : undefined;
     },
     async fitted(thread) {
       await flush(thread);
@@ -507,12 +503,10 @@ const asksInside =
 function withRecordedMarks(
   outcome: Outcome<Value>,
   recorded: Outcome<Value> | undefined,
-  result = recorded,
+  past = recorded,
 ): Outcome<Value> {
-  if (!result) return outcome;
-  const marks = result.ok
-    ? result.output.meta.descriptor
-    : (descriptorOfFault(result.error) ?? EMPTY);
+  if (!past) return outcome;
+  const marks = past.ok ? past.output.meta.descriptor : (descriptorOfFault(past.error) ?? EMPTY);
   if (!outcome.ok) return markFailure(outcome, marks);
   const isSame = recorded?.ok && recorded.output.data === outcome.output.data;
   return isSame ? outcome : ok(addMarks(outcome.output, marks));
@@ -531,12 +525,9 @@ function callWith(thread: Thread | undefined, key: string | undefined): string {
  * Adds the recorded detail to a failure that is equal to the recorded one. The tool, which does not run again, had
  * added its position in the chain.
  */
-function withRecordedDetail(
-  outcome: Outcome<Value>,
-  result: Outcome<Value> | undefined,
-): Outcome<Value> {
-  if (outcome.ok || !result || result.ok) return outcome;
-  const [now, then] = [outcome.error, result.error];
+function withDetail(outcome: Outcome<Value>, past: Outcome<Value> | undefined): Outcome<Value> {
+  if (outcome.ok || !past || past.ok) return outcome;
+  const [now, then] = [outcome.error, past.error];
   const isSame = now.code === then.code && now.detail.message === then.detail.message;
   if (!isSame) return outcome;
   // The detail of the new failure can have the symbol of a limit, so it is kept too.
@@ -626,7 +617,7 @@ export function createReplayStage(
     const thread = caller.__thread_id ?? '';
     const call = callWith(live.get(thread)?.thread, caller.idempotencyKey);
     const result = recordOf(thread).toldOf(call, count(thread));
-    return withRecordedDetail(withRecordedMarks(outcome, recorded, result), result);
+    return withDetail(withRecordedMarks(outcome, recorded, result), result);
   };
   const recordedFor = async (caller: Caller): Promise<Outcome<Value>> => {
     const thread = caller.__thread_id ?? '';

@@ -47,22 +47,16 @@ export interface ReplayOptions {
 function mayReplay({ id, status, runner, project }: ThreadRow, ports: HarnessPorts): Outcome<null> {
   if (!isEnded(status)) return fail('conflict', `thread \`${id}\` has not ended; it is ${status}`);
   if (!hasShippedRunner(runner)) {
-    return fail(
-      'invalid_input',
-      `thread \`${id}\` used runner \`${runner}\`, which writes no journal`,
-    );
+    return fail('invalid_input', `thread \`${id}\` ran on \`${runner}\`, which writes no journal`);
   }
   const identity = ports.identity?.();
   if (identity && !identity.ok) return identity;
   if (project === (identity?.output.project ?? ports.project)) return ok(null);
-  return fail(
-    'invalid_input',
-    `thread \`${id}\` belongs to \`${project}\`; replay it in that project`,
-  );
+  return fail('invalid_input', `thread \`${id}\` belongs to \`${project}\`; replay it there`);
 }
 
 /** Returns the row for the empty store. It has no limits, and this process owns its lease. */
-const rowOf = ({ ports }: ReplayStage, row: ThreadRow): NewThread => {
+const emptyRow = ({ ports }: ReplayStage, row: ThreadRow): NewThread => {
   const { id, directive, version, runner, project, kind, detached, limits, inputs } = row;
   const start = { lease: { owner: ports.threads.owner, ttlMs: LEASE_MS } };
   const what = { directive, version, runner, project, kind, detached, limits, inputs };
@@ -80,7 +74,7 @@ async function placeAncestors(
   for (const id of chain.slice(1).toReversed()) {
     const row = await real.thread(id);
     if (!row.ok) return row;
-    const thread = rowOf(stage, row.output);
+    const thread = emptyRow(stage, row.output);
     if (!above) {
       const root = await store.createThread(thread);
       if (!root.ok) return root;
@@ -161,15 +155,12 @@ async function birthPlace(
 /** Returns the marks of the message, and of each input that the model got as a reference. */
 function givenIn(
   opening: RecordedOf<'tool_result'> | undefined,
-  firstMessage: RecordedOf<'user_message'> | undefined,
+  first: RecordedOf<'user_message'> | undefined,
 ): NonNullable<BirthPlace['given']> {
   const inputs = Object.entries(opening?.data.given ?? {}).map(
     ([name, input]) => [name, unpackMarks(getOwn(input, 'marks'))] as const,
   );
-  return {
-    inputs: new Map(inputs),
-    ...(firstMessage && { message: unpackMarks(firstMessage.data.marks) }),
-  };
+  return { inputs: new Map(inputs), ...(first && { message: unpackMarks(first.data.marks) }) };
 }
 
 /** Returns the options of a recorded resume: its snapshot, limits, model and message. */

@@ -19,17 +19,11 @@ import type { ApprovedRights, RightsHolder, TakenUse, Thread } from '../thread/t
 /** Upper bound of calls that run at the same time. */
 const MAX_MINTED = 64;
 
-type GrantedRight = Extract<ApprovalNote, { state: 'approved' }>;
+type RightNote = Extract<ApprovalNote, { state: 'approved' }>;
 
 const rightFrom = (
   thread: string,
-  {
-    approval,
-    capability,
-    scope = {},
-    expires,
-    beyond,
-  }: Omit<GrantedRight, 'kind' | 'state' | 'by'>,
+  { approval, capability, scope = {}, expires, beyond }: Omit<RightNote, 'kind' | 'state' | 'by'>,
 ): ApprovedRight => ({
   approval,
   thread,
@@ -79,7 +73,7 @@ interface CallUses {
 type RecordedRights = RightsHolder & Pick<Thread, 'journal'>;
 
 export function createApproved(self: () => RecordedRights): ApprovedRights {
-  const byApproval = new Map<string, ApprovedRight>();
+  const rights = new Map<string, ApprovedRight>();
   /** Rights of ancestors that do not run here, as the store had them at the last read. */
   const above = new Map<string, readonly ApprovedRight[]>();
   /** Uses that each call took with its intent. */
@@ -93,9 +87,9 @@ export function createApproved(self: () => RecordedRights): ApprovedRights {
     self().ports.threads.live.get(id)?.thread.rights.approved.own() ?? above.get(id) ?? [];
   function inForce(): readonly ApprovedRight[] {
     const { place, ports } = self();
-    if (byApproval.size === 0 && place.parent === undefined) return [];
+    if (rights.size === 0 && place.parent === undefined) return [];
     const now = ports.clock.now();
-    const all = [...byApproval.values(), ...place.chain.slice(1).flatMap(rightsOf)];
+    const all = [...rights.values(), ...place.chain.slice(1).flatMap(rightsOf)];
     return all.filter(({ expires = Number.POSITIVE_INFINITY }) => expires > now);
   }
   function remember(token: string, call: string): void {
@@ -105,19 +99,18 @@ export function createApproved(self: () => RecordedRights): ApprovedRights {
   }
 
   return {
-    own: () => [...byApproval.values()],
+    own: () => [...rights.values()],
     add(approval) {
       const right = rightOf(approval);
-      if (!right || byApproval.has(right.approval)) return;
+      if (!right || rights.has(right.approval)) return;
       const { thread: _, grant, ...terms } = right;
       const fields = { kind: 'capability', state: 'approved', ...terms, ...grant } as const;
-      const data = { ...fields, by: approval.who ?? '' } as GrantedRight;
+      const data = { ...fields, by: approval.who ?? '' } as RightNote;
       self().journal.note({ type: 'approval', data });
-      byApproval.set(right.approval, right);
+      rights.set(right.approval, right);
     },
     restore(note) {
-      if (note.state === 'approved')
-        byApproval.set(note.approval, rightFrom(self().place.id, note));
+      if (note.state === 'approved') rights.set(note.approval, rightFrom(self().place.id, note));
       if (note.state !== 'used' || note.kind !== 'capability') return;
       lostUses.set(note.call_id, [...(lostUses.get(note.call_id) ?? []), note.approval]);
     },
@@ -160,7 +153,7 @@ export function createApproved(self: () => RecordedRights): ApprovedRights {
       if (!own) return [];
       uses.delete(call);
       // Rights of refused approvals are dropped.
-      for (const approval of own.refused.keys()) byApproval.delete(approval);
+      for (const approval of own.refused.keys()) rights.delete(approval);
       return [...own.taken.values()].flatMap(({ use, isExercised }) => (isExercised ? [] : [use]));
     },
   };

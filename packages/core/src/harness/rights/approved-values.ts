@@ -56,12 +56,11 @@ export async function allowedValues(
 function covers(
   { role, kind, text, scope }: ApprovedValue,
   operation: string,
-  { role: argumentRole, kind: argumentKind, value: { data } }: Argument,
+  { role: ownRole, kind: ownKind, value: { data } }: Argument,
 ): boolean {
-  if (role !== argumentRole || kind !== (argumentKind ?? null) || argumentRole === undefined)
-    return false;
+  if (role !== ownRole || kind !== (ownKind ?? null) || ownRole === undefined) return false;
   if (!scope) return text === JSON.stringify(data);
-  return scope.operation === operation && valueInScope(argumentRole, scope.glob, data);
+  return scope.operation === operation && valueInScope(ownRole, scope.glob, data);
 }
 
 /** The call that the request was about takes its answer in `ask-about-call.ts`, so that a crash is detected. */

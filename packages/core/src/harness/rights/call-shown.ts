@@ -79,10 +79,9 @@ export async function filePreview({
   arguments: inputs,
 }: Question): Promise<WritePreview | undefined> {
   const look = inputs.find(({ preview }) => preview !== undefined)?.preview;
-  const change = await look?.(new Map(inputs.map(({ name, value }) => [name, value])));
-  if (!change || !inputs.some(({ value }) => carries(value.meta.descriptor, 'secret')))
-    return change;
-  const { diff: _, ...rest } = change;
+  const file = await look?.(new Map(inputs.map(({ name, value }) => [name, value])));
+  if (!file || !inputs.some(({ value }) => carries(value.meta.descriptor, 'secret'))) return file;
+  const { diff: _, ...rest } = file;
   return rest;
 }
 

@@ -48,15 +48,10 @@ export function declaredFacts({ library }: HarnessPorts, tool: string): ResultFa
     );
     return isOther ? {} : undefined;
   }
-  const declarations = chain.output.links.flatMap((link) => link.tool?.result ?? []);
+  const list = chain.output.links.flatMap((link) => link.tool?.result ?? []);
   return {
-    free_text: declarations.flatMap(({ free_text, identifiers = [] }) => [
-      ...free_text,
-      ...identifiers,
-    ]),
-    kinds: Object.fromEntries(
-      declarations.toReversed().flatMap(({ kinds = {} }) => Object.entries(kinds)),
-    ),
+    free_text: list.flatMap(({ free_text, identifiers = [] }) => [...free_text, ...identifiers]),
+    kinds: Object.fromEntries(list.toReversed().flatMap(({ kinds = {} }) => Object.entries(kinds))),
   };
 }
 

@@ -75,16 +75,14 @@ function missingRights(thread: RightsHolder): Outcome<Failure | undefined> {
 /** Returns `undefined` if the thread may begin, and otherwise the ending of the run. */
 async function checkStart(thread: Thread): Promise<Ending | undefined> {
   // A hook was asked before the thread parked. Its answer comes first, even if the rights are granted now.
-  let openFault = [...thread.hooks.pending.values()].find(({ step }) => step === 'start')?.fault;
+  let fault = [...thread.hooks.pending.values()].find(({ step }) => step === 'start')?.fault;
   for (;;) {
     // A kill revokes the token. It is handled first, so that the thread does not end for want of rights.
     await thread.journal.catchUp();
     const ending = handleSignals(thread);
     if (ending) return ending;
-    const refused = openFault
-      ? ok({ ok: false as const, error: openFault })
-      : missingRights(thread);
-    openFault = undefined;
+    const refused = fault ? ok({ ok: false as const, error: fault }) : missingRights(thread);
+    fault = undefined;
     if (!refused.ok) {
       const { code, detail } = refused.error;
       return { status: 'denied', reason: detail.message, code };
@@ -232,7 +230,7 @@ export async function drive(
     thread: place.id,
     epoch: journal.epoch,
     lease_ms: journal.lease_ms,
-    renewed: (answer, openFault) => journal.renewed(answer, openFault),
+    renewed: (answer, fault) => journal.renewed(answer, fault),
   };
   const releaseLease = live.leases.keep(lease, since);
   // Any process can send signals. Running work checks them as soon as they arrive.

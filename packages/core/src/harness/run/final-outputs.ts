@@ -53,10 +53,9 @@ export function finalOutputs(
   resolve: (found: JsonObject) => JsonObject = (found) => found,
 ): Outcome<JsonObject> | undefined {
   if (directive.outputs.length === 0) return undefined;
-  const object = onlyObject(text);
-  if (!object || !directive.outputs.some(({ name }) => Object.hasOwn(object, name)))
-    return undefined;
-  return checkOutputs(directive, resolve(object));
+  const value = onlyObject(text);
+  if (!value || !directive.outputs.some(({ name }) => Object.hasOwn(value, name))) return undefined;
+  return checkOutputs(directive, resolve(value));
 }
 
 /** Returns the names of outputs that a run must return. */

@@ -87,7 +87,7 @@ export async function finish(thread: Thread, ending: Ending): Promise<ThreadResu
   const settle = aside.flatMap((key) => (key === undefined ? [] : [{ key, actual: {} }]));
   // INVARIANT: the end of a thread is the last event of its journal. A stop that comes now is too late.
   if (isEnded(status)) thread.control.ending ??= ending;
-  const committed = isEnded(status)
+  const end = isEnded(status)
     ? await journal.commit(
         { type: 'thread_end', data: { status, reason, ...(code && { code }), cost } },
         { status, cost, settle, result: { ...result }, search: aboutEnd(ports, result) },
@@ -98,18 +98,16 @@ export async function finish(thread: Thread, ending: Ending): Promise<ThreadResu
         release: await releaseOf(thread, status),
         ...quietly(place, status),
       });
-  if (!committed.ok && committed.error.code === 'signalled') return undefined;
+  if (!end.ok && end.error.code === 'signalled') return undefined;
   // INVARIANT: an ended thread is always released after its transcript is written. A sweep of the store
   // finds ended threads that were not released and completes their transcripts.
   await ports.watch.written?.(place.id);
   ports.watch.done?.(place.id);
-  if (!committed.ok || isEnded(status)) {
+  if (!end.ok || isEnded(status)) {
     await ports.store.release({ thread: place.id, epoch: journal.epoch });
   }
   // INVARIANT: a thread whose end could not be committed has never ended. A resume tries again.
-  return committed.ok
-    ? result
-    : { ...result, status: 'interrupted', reason: committed.error.detail.message };
+  return end.ok ? result : { ...result, status: 'interrupted', reason: end.error.detail.message };
 }
 
 /**

@@ -165,14 +165,12 @@ function ownModel(ports: PreparePorts, { model }: Directive): Outcome<ResolvedMo
 function chooseModel(
   ports: PreparePorts,
   directive: Directive,
-  modelName: string | undefined,
+  tier: string | undefined,
   limits: EffectiveLimits,
 ): Outcome<{ model: ResolvedModel; price: Price }> {
   if (directive.process.script) return ok(NO_MODEL);
   const model =
-    modelName === undefined
-      ? readyModel(ports, ownModel(ports, directive))
-      : modelFor(ports, modelName);
+    tier === undefined ? readyModel(ports, ownModel(ports, directive)) : modelFor(ports, tier);
   return priced(ports, model, limits);
 }
 

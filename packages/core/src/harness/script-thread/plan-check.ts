@@ -169,16 +169,15 @@ function asksOfStep(
   const words = (from: readonly PlanSource[]) => sourceWords(ports, reading.steps, untrusted, from);
   const about = `step ${step.number}, \`${step.tool}\` (line ${step.line}, ${risk.join(', ')})`;
   const branch = words(step.under);
-  const requests =
-    branch === undefined ? [] : [`${about} asks a person: ${branch} decides about it`];
+  const lines = branch === undefined ? [] : [`${about} asks a person: ${branch} decides about it`];
   const roles = new Map(tools.flatMap(({ parameters }) => parameters.map((p) => [p.name, p.role])));
   for (const [name, { from }] of step.parameters) {
     const source = STEERS.has(roles.get(name)) ? words(from) : undefined;
     if (source !== undefined) {
-      requests.push(`${about} asks a person unless it is trusted: \`${name}\` contains ${source}`);
+      lines.push(`${about} asks a person unless it is trusted: \`${name}\` contains ${source}`);
     }
   }
-  return requests;
+  return lines;
 }
 
 /** Returns the capability for which a policy always asks a person, or `undefined` if there is none. */

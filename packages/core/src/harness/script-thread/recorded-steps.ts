@@ -28,14 +28,10 @@ export async function recordedSteps(
   whole: (content: Json) => Json | Promise<Json>,
 ): Promise<Map<string, RecordedStep>> {
   const steps = new Map<string, RecordedStep>();
-  for (const { call: recorded, intent, result } of madeCalls(history)) {
-    const call = recorded.id;
+  for (const { call: past, intent, result } of madeCalls(history)) {
+    const call = past.id;
     if (!call.startsWith(PREFIX)) continue;
-    const step: RecordedStep = {
-      call,
-      intent: intent.data,
-      waits: recorded.approval?.waits === true,
-    };
+    const step: RecordedStep = { call, intent: intent.data, waits: past.approval?.waits === true };
     steps.set(call, step);
     if (!result || result.seq < intent.seq) continue;
     step.result = resultIn({ ...result.data, content: await whole(result.data.content) });

@@ -147,27 +147,22 @@ async function performOwn(
 function kernelWork(
   thread: Thread,
   name: 'execute' | 'help',
-  request: JsonObject,
+  input: JsonObject,
   values: ReadonlyMap<string, Value>,
   frame: Frame,
 ): Outcome<ScriptWork> {
-  const callee = identifyCall(thread.ports, {
-    type: 'tool_call',
-    id: '',
-    name,
-    arguments: request,
-  });
-  if (!callee.ok) return callee;
+  const call = identifyCall(thread.ports, { type: 'tool_call', id: '', name, arguments: input });
+  if (!call.ok) return call;
   const marks = mergeDescriptors(
     frame.influence,
     mergeAll([...values.values()].map(({ meta: { descriptor } }) => descriptor)),
   );
   return ok({
-    facts: callee.output,
-    arguments: request,
+    facts: call.output,
+    arguments: input,
     marks,
     body: (step, group) =>
-      callKernel(thread, step, callee.output, {
+      callKernel(thread, step, call.output, {
         group,
         values: Object.fromEntries(values),
         marks,

@@ -1,3 +1,5 @@
+// Runs the steps of a script. A step from before an interruption gets its recorded result. Every other step is counted,
+// run and recorded, and a replay keeps the recorded order of parallel branches.
 import {
   canonicalJson,
   type Failure,

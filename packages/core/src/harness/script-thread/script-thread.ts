@@ -108,10 +108,8 @@ export function endingOf(
     const marks = mergeDescriptors(answer.marks, talk.conversation.marks());
     return { text, marks, ...control.ending };
   }
-  const unreached = answer.fault ? undefined : record.left();
-  const outputs = unreached
-    ? differs('nothing more', unreached)
-    : scriptOutputs(place.directive, answer);
+  const rest = answer.fault ? undefined : record.left();
+  const outputs = rest ? differs('nothing more', rest) : scriptOutputs(place.directive, answer);
   if (outputs.ok) {
     return { status: 'completed', reason: '', text, outputs: outputs.output, marks: answer.marks };
   }

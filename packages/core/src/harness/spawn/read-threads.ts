@@ -190,7 +190,7 @@ async function marksUpTo(asker: Asker, id: string): Promise<Outcome<Descriptor>>
 }
 
 /** Matches ids that are generated from a name and the time. Nothing else has this form. */
-const GENERATED_ID = /_\d{8}_\d{6}_[0-9a-z]{4}$/;
+const AUTO_ID = /_\d{8}_\d{6}_[0-9a-z]{4}$/;
 
 /** Returns events for a client, with the thread and its children under the client's handles. */
 function withHandles(asker: Asker, id: string, events: readonly StoredEvent[]): JsonObject[] {
@@ -204,8 +204,7 @@ function withHandles(asker: Asker, id: string, events: readonly StoredEvent[]): 
     if (typeof value !== 'string') return value;
     let text = names.get(value) ?? value;
     if (text !== value) return text;
-    for (const [each, name] of names)
-      if (GENERATED_ID.test(each)) text = text.replaceAll(each, name);
+    for (const [each, name] of names) if (AUTO_ID.test(each)) text = text.replaceAll(each, name);
     return text;
   };
   return JSON.parse(JSON.stringify(visible, rename)) as JsonObject[];
@@ -246,14 +245,12 @@ async function waitOne(asker: Asker, name: string, signal: AbortSignal): Promise
   const { id } = row.output;
   // A parked thread waits for a person, so the answer says that.
   if (RESTS.has(row.output.status)) return await stillRunning(asker, id);
-  const progress = isEnded(row.output.status)
-    ? undefined
-    : reportProgress(asker, row.output, signal);
+  const news = isEnded(row.output.status) ? undefined : showProgress(asker, row.output, signal);
   const ended = await awaitEnd(asker.ports, id, signal);
   if (!ended.ok) return ended;
   const result = ended.output;
   // The events of the last turns precede the result.
-  if (result && isEnded(result.status)) await progress;
+  if (result && isEnded(result.status)) await news;
   return result && isEnded(result.status)
     ? ok({
         output: { ...shownResult(result), thread_id: nameFor(asker, id) },
@@ -291,27 +288,27 @@ const isStep = (type: string): boolean =>
   type === 'tool_call' || type === 'thread_end' || eventFlags(type).turn === 'begins';
 
 /** Reports every turn and step, and that the thread still runs. */
-async function reportProgress(
+async function showProgress(
   { ports, handles }: Asker,
   { id, seq, limits }: ThreadRow,
   signal: AbortSignal,
 ): Promise<void> {
   if (!handles?.onProgress) return;
   let state: JsonObject = {};
-  const report = async (more: JsonObject): Promise<void> => {
+  const sendState = async (more: JsonObject): Promise<void> => {
     const row = await ports.store.thread(id);
     if (!row.ok || signal.aborted) return;
     const { status, cost } = row.output;
     state = { ...state, ...more, status, cost, limits };
     handles.onProgress?.(state);
   };
-  await report({});
-  const timer = setInterval(() => void report({}), SILENCE_MS);
+  await sendState({});
+  const timer = setInterval(() => void sendState({}), SILENCE_MS);
   try {
     for await (const { type, turn, data } of ports.store.watch({ thread: id, seq }, signal)) {
       if (!isStep(type)) continue;
       timer.refresh();
-      await report({ turn, step: type === 'tool_call' ? plainText(data.tool) : '' });
+      await sendState({ turn, step: type === 'tool_call' ? plainText(data.tool) : '' });
       if (type === 'thread_end') return;
     }
   } catch {

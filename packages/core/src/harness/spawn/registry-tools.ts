@@ -81,12 +81,10 @@ export async function logEvent(asker: Asker, parameters: JsonObject): Promise<Ou
   const logged = { event_type, data: isObject(data) ? data : {}, by };
   const event: JournalEvent = { type: 'logged', data: logged };
   const live = ports.threads.live.get(id);
-  const recorded = live
+  const entry = live
     ? await live.thread.journal.commit(event, {})
     : await withLease(ports.store, id, { owner: ports.threads.owner }, () =>
         ok({ events: [event] }),
       );
-  return recorded.ok
-    ? ok({ output: { thread_id: id, logged: event_type }, marks: EMPTY })
-    : recorded;
+  return entry.ok ? ok({ output: { thread_id: id, logged: event_type }, marks: EMPTY }) : entry;
 }

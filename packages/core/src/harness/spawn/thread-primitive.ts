@@ -311,14 +311,10 @@ export function createThreadPrimitive(ports: ThreadPorts): Primitive {
   };
 }
 
-function checkNames(
-  what: string,
-  parameters: JsonObject,
-  allowed: readonly string[],
-): Outcome<null> {
-  const extra = Object.keys(parameters).find((name) => !allowed.includes(name));
+function checkNames(what: string, parameters: JsonObject, names: readonly string[]): Outcome<null> {
+  const extra = Object.keys(parameters).find((name) => !names.includes(name));
   if (extra === undefined) return ok(null);
-  const message = `${what} has no parameter \`${extra}\`; use one of: ${allowed.join(', ')}`;
+  const message = `${what} has no parameter \`${extra}\`; use one of: ${names.join(', ')}`;
   return fail('invalid_input', message);
 }
 

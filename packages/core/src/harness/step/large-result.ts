@@ -49,19 +49,14 @@ export async function keepResult(
   if (sizeUpTo(content, max) <= max) return result;
   const about = { marks: packMarks(marks), is_error: isError, ...(facts && { facts }) };
   const bytes = Buffer.from(JSON.stringify({ content, ...about }));
-  const stored = await ports.store.putArtifact(id, bytes);
+  const hash = await ports.store.putArtifact(id, bytes);
   const begins = shorten(content, preview);
-  const replacement = stored.ok
-    ? {
-        artifact: stored.output,
-        bytes: bytes.length,
-        preview: begins,
-        message: read(stored.output, 0),
-      }
+  const replacement = hash.ok
+    ? { artifact: hash.output, bytes: bytes.length, preview: begins, message: read(hash.output, 0) }
     : {
         bytes: bytes.length,
         preview: begins,
-        message: `the rest is lost: ${stored.error.detail.message}`,
+        message: `the rest is lost: ${hash.error.detail.message}`,
       };
   return { ...result, content: replacement };
 }

@@ -384,39 +384,34 @@ export class JournalWriter {
     }
     this.#underWay = events.length;
     let since = this.#ports.now();
-    let outcome = await this.#ports.store.commit(this.thread, commit);
-    const cause = outcome;
+    let sent = await this.#ports.store.commit(this.thread, commit);
+    const cause = sent;
     // INVARIANT: a commit is repeated for `LEASE_MS` at most. The lease can be renewed even if the disk is full.
     const until = since + LEASE_MS;
-    while (
-      !outcome.ok &&
-      AGAIN.has(outcome.error.code) &&
-      this.hasLease() &&
-      this.#ports.now() < until
-    ) {
+    while (!sent.ok && AGAIN.has(sent.error.code) && this.hasLease() && this.#ports.now() < until) {
       await sleep(AGAIN_MS);
       since = this.#ports.now();
-      outcome = await this.#ports.store.commit(this.thread, commit);
+      sent = await this.#ports.store.commit(this.thread, commit);
     }
     // If the lease expired during the repetitions, the first cause is reported, which a person can repair.
-    if (!outcome.ok && outcome.error.code === 'lease_expired' && !cause.ok) outcome = cause;
+    if (!sent.ok && sent.error.code === 'lease_expired' && !cause.ok) sent = cause;
     this.#underWay = 0;
-    if (!outcome.ok && rows.length > 0) this.#rows = [...rows, ...this.#rows];
-    if (outcome.ok) {
-      this.#deadline = since + outcome.output.lease_ms;
+    if (!sent.ok && rows.length > 0) this.#rows = [...rows, ...this.#rows];
+    if (sent.ok) {
+      this.#deadline = since + sent.output.lease_ms;
       this.#answered = since;
-      this.#revoked = outcome.output.revoked;
+      this.#revoked = sent.output.revoked;
       this.#ports.transcribe(events, this.#seq + 1);
-      this.#seq = outcome.output.seq;
-      this.#hear(outcome.output.signals);
-    } else if (!asked || FINAL.has(outcome.error.code) || AGAIN.has(outcome.error.code)) {
-      asked?.answer(outcome);
-      this.#lose(outcome);
+      this.#seq = sent.output.seq;
+      this.#hear(sent.output.signals);
+    } else if (!asked || FINAL.has(sent.error.code) || AGAIN.has(sent.error.code)) {
+      asked?.answer(sent);
+      this.#lose(sent);
       return;
     } else {
       if (noted.events.length > 0) this.#queue.unshift({ noted });
-      if (outcome.error.code === 'signalled') await this.listen();
+      if (sent.error.code === 'signalled') await this.listen();
     }
-    asked?.answer(outcome);
+    asked?.answer(sent);
   }
 }

@@ -84,17 +84,14 @@ async function isForeign(ports: OpeningPorts, item_type: 'tool' | 'knowledge', i
   return !loaded.ok || carries(loaded.output.meta.descriptor, 'untrusted');
 }
 
-interface DirectTexts {
+interface OpenTexts {
   agents: string;
   universal: string;
   tools: readonly ToolSignature[];
 }
 
 /** Returns the texts that a model gets directly, without those that are untrusted. */
-export async function withoutStrangers(
-  ports: OpeningPorts,
-  texts: DirectTexts,
-): Promise<DirectTexts> {
+export async function withoutStrangers(ports: OpeningPorts, texts: OpenTexts): Promise<OpenTexts> {
   const [agents, universal] = await Promise.all([
     isForeign(ports, 'knowledge', 'AGENTS'),
     isForeign(ports, 'knowledge', 'system/universal_prompt'),

@@ -268,17 +268,14 @@ export function createReplayRecord(events: readonly Recorded[]) {
     },
     /** Returns the signals that the thread got when its journal had `seq` events. */
     signalsAt(thread: string, seq: number): Signal[] {
-      const signals: Signal[] = [];
+      const list: Signal[] = [];
       for (let at = seq, event = events[at]; event; at++, event = events[at]) {
         const isPart = ['injected_message', 'tool_result', 'turn_end'].includes(event.type);
         if (event.type === 'signal' && event.data.id !== undefined) {
-          signals.push({
-            ...signalOf(event, event.data.id, events.slice(at + 1, at + 100)),
-            thread,
-          });
-        } else if (event.type === 'turn_end' ? at > seq : !isPart || signals.length === 0) break;
+          list.push({ ...signalOf(event, event.data.id, events.slice(at + 1, at + 100)), thread });
+        } else if (event.type === 'turn_end' ? at > seq : !isPart || list.length === 0) break;
       }
-      return signals;
+      return list;
     },
   };
 }

@@ -44,18 +44,17 @@ export function findSnapshot(
   history: readonly Recorded[],
   wanted: SnapshotName,
 ): Outcome<number> {
-  const snapshots = eventsInForce(history).filter((event) => event.type === 'snapshot');
-  const snapshot =
-    wanted === 'last' ? snapshots.at(-1) : snapshots.find(({ seq }) => seq === wanted);
+  const all = eventsInForce(history).filter((event) => event.type === 'snapshot');
+  const snapshot = wanted === 'last' ? all.at(-1) : all.find(({ seq }) => seq === wanted);
   if (snapshot) return ok(snapshot.seq);
-  const list = snapshots.map(({ seq, data }) => `${seq} (${data.reason})`);
+  const list = all.map(({ seq, data }) => `${seq} (${data.reason})`);
   const there =
     list.length === 0
       ? 'it has none; a model makes one with `help` and the action `checkpoint`'
       : `it has ${list.join(', ')}`;
   return fail('not_found', `thread \`${thread}\` has no snapshot \`${wanted}\`: ${there}`, {
     thread,
-    snapshots: snapshots.map(({ seq }) => seq),
+    snapshots: all.map(({ seq }) => seq),
   });
 }
 

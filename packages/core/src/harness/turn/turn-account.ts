@@ -90,16 +90,12 @@ function wasFree(failure: Failure): boolean {
 const isGuess = ({ row }: Price): boolean => row.endsWith(':default');
 
 type TurnEnd = DataOf<'turn_end'>;
-type ReplyEvent = { type: 'assistant_message'; data: Reply };
+type Answer = { type: 'assistant_message'; data: Reply };
 
 const isApart = ({ tools }: Talk): boolean => tools?.length === 0;
 
 /** Returns the events of a reply. Calls with unreadable arguments get a result at once. */
-function replyEvents(
-  talk: Talk,
-  reply: ModelReply,
-  bytes: number,
-): [ReplyEvent, ...JournalEvent[]] {
+function replyEvents(talk: Talk, reply: ModelReply, bytes: number): [Answer, ...JournalEvent[]] {
   const { broken, bad_arguments: bad = [] } = reply;
   const unread = bad.map(({ id, name }) => ({
     type: 'tool_call' as const,
@@ -107,7 +103,7 @@ function replyEvents(
     name,
     arguments: {},
   }));
-  const events: [ReplyEvent, ...JournalEvent[]] = [
+  const events: [Answer, ...JournalEvent[]] = [
     {
       type: 'assistant_message',
       data: {
