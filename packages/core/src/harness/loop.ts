@@ -1,6 +1,6 @@
-// The loop: turns until something ends it. It knows no limits, tokens, hooks or stores; "safe" and
-// "plain" differ only in the functions that are passed in. What a port cannot do it says as an
-// `Ending`, and that is the result.
+// Runs turns until an ending. The loop does not depend on limits, tokens, hooks or stores: the runners `safety` and
+// `plain` differ only in the functions that are passed in. A port that cannot continue returns an `Ending`, which is
+// the result.
 import type { Json } from '../base/index.ts';
 import type { Descriptor } from '../flow/index.ts';
 import type { ModelReply, ToolCallBlock } from '../llm/index.ts';
@@ -21,7 +21,7 @@ export interface Ending {
   reason: string;
   outputs?: Json;
   text?: string;
-  /** What all this carries, when it is known better than from the conversation. */
+  /** Marks of the outputs and the text. Absent: those of the conversation. */
   marks?: Descriptor;
   /** Code of the fault that caused the ending. */
   code?: string;
@@ -31,15 +31,15 @@ export interface Ending {
 export type Turn = { reply: ModelReply } | { ending: Ending } | { again: true };
 
 export interface LoopPorts {
-  /** Between steps: a person's or a parent's signals, the clock. */
+  /** Called between steps. Handles signals and the deadline. */
   between(): Promise<Ending | undefined>;
-  /** One model request with everything said so far; the reply is already recorded. */
+  /** Makes one model request with the whole conversation. Its reply is recorded when this returns. */
   turn(): Promise<Turn>;
-  /** Calls that were asked for and have no result yet, in order; also after a crash. */
+  /** Returns the requested calls without a result, in order, also after a crash. */
   pending(): readonly ToolCallBlock[];
-  /** Performs these, records their results. An ending stops the loop before the next call. */
+  /** Makes the calls and records their results. An ending stops the loop before the next call. */
   perform(calls: readonly ToolCallBlock[]): Promise<Ending | undefined>;
-  /** A reply without calls: the run's end, or undefined when there is more to say to the model. */
+  /** Handles a reply without calls. Returns the ending, or `undefined` if the model must reply again. */
   final(reply: ModelReply): Promise<Ending | undefined>;
 }
 

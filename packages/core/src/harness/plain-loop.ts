@@ -1,6 +1,5 @@
-// The same loop without a directive: your own prompt and tools, no registry, no hooks, no capabilities.
-// What makes the other one safe is which functions are passed in; here they are the simplest there are.
-// Bounded all the same: turns are counted, and the signal ends everything.
+// Runs the loop without a directive: with the caller's prompt and tools, and without a store, hooks and capabilities.
+// The number of turns is bounded, and the signal stops the loop.
 import { fail, type Json, type JsonObject, messageOf, type Outcome, ok } from '../base/index.ts';
 import { EMPTY } from '../flow/index.ts';
 import type { Caller } from '../kernel/index.ts';
@@ -13,9 +12,9 @@ import { discardedLine } from './thread/prompt.ts';
 export interface PlainTool {
   name: string;
   description: string;
-  /** JSON schema of its arguments; the model is told, nothing is checked here. */
+  /** JSON schema of the arguments, for the model. The arguments are not checked. */
   input_schema: JsonObject;
-  /** What it throws is told to the model as an error. */
+  /** Runs the tool. The model gets an exception as an error. */
   run(given: JsonObject, signal: AbortSignal): Json | Promise<Json>;
 }
 
@@ -25,9 +24,9 @@ export interface PlainRequest {
   message: string;
   system?: string;
   tools?: readonly PlainTool[];
-  /** 25 when left out. */
+  /** Maximum number of turns. Absent: 25. */
   max_turns?: number;
-  /** Of one answer; 4096 when left out. */
+  /** Maximum length of one answer in tokens. Absent: 4096. */
   max_tokens?: number;
 }
 
@@ -37,7 +36,7 @@ export interface PlainResult {
   reason: string;
   code?: string;
   turns: number;
-  /** Of all requests, as the provider reported them. */
+  /** Usage of all requests, as the provider reported it. */
   usage: { input_tokens: number; output_tokens: number; tokens: number };
 }
 
@@ -55,24 +54,24 @@ const textOf = ({ content }: ModelReply): string =>
 
 async function runTool(
   tools: readonly PlainTool[],
-  { name, arguments: given }: ToolCallBlock,
+  { name, arguments: parameters }: ToolCallBlock,
   signal: AbortSignal,
 ): Promise<Outcome<Json>> {
   const tool = tools.find((one) => one.name === name);
-  if (!tool) return fail('not_found', `there is no tool \`${name}\``);
+  if (!tool) return fail('not_found', `tool \`${name}\` not found`);
   try {
-    return ok(await tool.run(given, signal));
+    return ok(await tool.run(parameters, signal));
   } catch (error) {
     return fail('tool_failed', messageOf(error));
   }
 }
 
-const stopped: Ending = { status: 'interrupted', reason: 'its caller stopped it' };
+const stopped: Ending = { status: 'interrupted', reason: 'the caller stopped the run' };
 
-function createState({ message, tools: given = [] }: PlainRequest) {
+function createState({ message, tools: list = [] }: PlainRequest) {
   const conversation = new Conversation();
   conversation.user(message, EMPTY);
-  const tools: readonly ToolDefinition[] = given.map(({ name, description, input_schema }) => ({
+  const tools: readonly ToolDefinition[] = list.map(({ name, description, input_schema }) => ({
     name,
     description,
     input_schema,
@@ -82,7 +81,7 @@ function createState({ message, tools: given = [] }: PlainRequest) {
 
 type LoopState = ReturnType<typeof createState>;
 
-/** One request with everything said so far. */
+/** Makes one request with the whole conversation. */
 async function askModel(
   { model, resolved, caller }: PlainPorts,
   request: PlainRequest,
@@ -126,7 +125,7 @@ async function askModel(
   return { reply };
 }
 
-/** Calls that were begun and cannot be read. */
+/** Returns the names of calls that were not made, because they cannot be read. */
 const notRun = ({ bad_arguments = [], broken }: ModelReply): string[] =>
   [...bad_arguments, ...(broken?.discarded_partial ?? [])].map(({ name = 'a call' }) => name);
 
@@ -144,11 +143,11 @@ function portsOf(
     async perform(calls) {
       for (const call of calls) {
         if (signal.aborted) return stopped;
-        const done = await runTool(request.tools ?? [], call, signal);
-        const content = done.ok
-          ? done.output
-          : ({ ok: false, error: done.error } as unknown as Json);
-        conversation.result(call.id, { content, marks: EMPTY, isError: !done.ok });
+        const outcome = await runTool(request.tools ?? [], call, signal);
+        const content = outcome.ok
+          ? outcome.output
+          : ({ ok: false, error: outcome.error } as unknown as Json);
+        conversation.result(call.id, { content, marks: EMPTY, isError: !outcome.ok });
       }
       return undefined;
     },
@@ -159,7 +158,7 @@ function portsOf(
   };
 }
 
-/** Turns until the model has nothing more to call. Never rejects. */
+/** Runs turns until the model makes no more calls. Never rejects. */
 export async function runPlainLoop(
   ports: PlainPorts,
   request: PlainRequest,

@@ -60,7 +60,7 @@ test('errors of tools and unknown tools are told to the model', async () => {
   const done = await runPlain(runtime, ask());
   expect(done).toMatchObject({ output: { status: 'completed', text: 'sorry' } });
   expect(JSON.stringify(provider.requests[1]?.body)).toContain('a is no number');
-  expect(JSON.stringify(provider.requests[2]?.body)).toContain('there is no tool `multiply`');
+  expect(JSON.stringify(provider.requests[2]?.body)).toContain('tool `multiply` not found');
 });
 
 test('turns are bounded, a signal ends it, a provider that refuses is a failure', async () => {

@@ -92,7 +92,7 @@ test('a person is shown which argument is tainted, where it stands and what was 
     operation: 'tool own/post',
     arguments: { to: EVE },
     roles: { to: 'destination' },
-    origins: { to: 'no trusted source is known' },
+    origins: { to: 'no trusted source found' },
     tainted: {
       to: {
         labels: ['untrusted'],

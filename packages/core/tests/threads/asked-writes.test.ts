@@ -109,7 +109,7 @@ test.each(WRITES)(
     const { thread_id: id } = await run(made, 'lead');
     const { id: approval, shown } = await pending(made);
     expect(shown.question).toBe(question);
-    expect(shown.because).toContain('may it be done?');
+    expect(shown.because).toContain('allow it?');
     expect(getOwn(shown.file, 'diff')).toBe(diff);
     expect((await approve(made, approval)).ok).toBe(true);
     expect((await goOn(made, id)).status).toBe('completed');

@@ -74,5 +74,5 @@ test('nobody there: the run ends as it would, and the audit says so', async () =
   expect(await run(made, 'look')).toMatchObject({ status: 'limit' });
   const rows = await made.runtime.audit.read({ limit: 50, decision: 'failed' });
   const reasons = rows.ok ? rows.output.map(({ reason }) => reason) : [];
-  expect(reasons.filter((reason) => reason.startsWith('nobody could be notified'))).toHaveLength(2);
+  expect(reasons.filter((reason) => reason.startsWith('a notice was not'))).toHaveLength(2);
 });

@@ -291,7 +291,7 @@ test('half a plan is none, also where it could be read as one', async () => {
   });
   expect(await planned(made)).toMatchObject({ status: 'completed', cost: { turns: 2 } });
   expect(made.calls.map(([id]) => id)).toEqual(['mail/book']);
-  expect(asked(made, 1)).toContain('it broke off before its end');
+  expect(asked(made, 1)).toContain('the plan is incomplete');
 });
 
 test('an answer without words, or with calls, is no plan', async () => {
@@ -327,7 +327,7 @@ test('check: the plan and what it needs are shown, and nothing is done', async (
   });
   expect(done.text).toContain('@tool("mail/inbox")');
   expect(done.text).toContain('>> tools: mail/inbox, mail/send');
-  expect(done.text).toContain('`to` is made of what step 1 brings');
+  expect(done.text).toContain('`to` contains the result of step 1');
   expect(made.calls).toEqual([]);
 });
 

@@ -174,7 +174,7 @@ test('what ended at a limit, failed, was stopped or interrupted goes on; what is
   const silent = await threads.resume(id).result;
   expect(silent).toMatchObject({ error: { code: 'thread_ended' } });
   expect(silent.ok || silent.error.detail.message).toMatch(
-    /has ended: completed; give it a message/,
+    /has ended: completed; resume it with a message/,
   );
   const stopping = threads.start({ directive: 'look' });
   for await (const { type, thread } of stopping)

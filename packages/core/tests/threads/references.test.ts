@@ -236,8 +236,8 @@ test('an unknown reference is told with those there are, and nothing is run', as
     },
   ]);
   await run(made, 'lead');
-  expect(JSON.stringify(seen)).toContain('there is no reference `$r4`; there is `$r1`');
-  expect(JSON.stringify(seen)).toContain('there is no `$r1.none`');
+  expect(JSON.stringify(seen)).toContain('reference `$r4` not found; `$r1` exists');
+  expect(JSON.stringify(seen)).toContain('`$r1.none` not found');
   expect(logOf(made)).toBe('');
   expectNothingSaid(made);
 });

@@ -62,7 +62,7 @@ test('a tool is used as often as the directive says, and the refusal says so', a
   expect(deeds).toEqual(['write a', 'write b']);
   const [, , refused] = await resultsOf(made, thread_id);
   const text = JSON.stringify(refused?.content);
-  expect(text).toContain('may be used 2 times');
+  expect(text).toContain('can be used 2 times');
   expect(text).toContain('permissions of directive `lead`');
   const report = await made.threads.replay(thread_id);
   expectSame(report);

@@ -1,5 +1,5 @@
-// Children of a thread: waiting for them, ending them with their parent, counting their cost. A normal end waits
-// for the children; every other end stops them. A detached child lives on unless the whole tree ends.
+// Waits for the children of a thread, ends them with their parent and counts their cost. A normal end waits for the
+// children. Every other end stops them. A detached child continues unless the whole tree ends.
 import { setTimeout as sleep } from 'node:timers/promises';
 import {
   type Failure,
@@ -92,7 +92,7 @@ const OPEN: readonly ThreadStatus[] = THREAD_STATUSES.filter((status) => !isEnde
 const unfinished = (ports: Pick<HarnessPorts, 'store'>, parent: string) =>
   childrenOf(ports, { parent, status: OPEN, kind: 'thread' });
 
-/** Threads of the hooks of a thread. Absent `status`: in all states. */
+/** Returns the threads of a thread's hooks. Absent `status`: hooks in every state. */
 export const hooksOf = (
   ports: Pick<HarnessPorts, 'store'>,
   parent: string,
@@ -116,14 +116,14 @@ const ANSWER_MS = 500;
 /** An answer can arrive before the script that asked has parked. */
 const ANSWER_SLACK_MS = 2000;
 
-/** Returns when the requests of a parked thread were answered, and `undefined` if no answer is new. */
+/** Returns the time at which the requests of a parked thread were answered. `undefined`: no answer is new. */
 async function answeredAt(
   { store }: HarnessPorts,
   { id, status, updated }: ThreadRow,
 ): Promise<number | undefined> {
   if (status !== 'waiting' && status !== 'needs_input') return undefined;
-  const found = await store.approvals({ thread: id, limit: 1000 });
-  const all = found.ok ? found.output : [];
+  const approvals = await store.approvals({ thread: id, limit: 1000 });
+  const all = approvals.ok ? approvals.output : [];
   if (all.some(({ state }) => state === 'pending')) return undefined;
   const times = all.map(({ decided, expires = 0 }) => decided ?? expires);
   const last = Math.max(0, ...times);
@@ -141,7 +141,7 @@ async function watchEnd(
   const moved = ports.store.changes({ threads: [id] }, either)[Symbol.asyncIterator]();
   try {
     // The second read finds threads that changed between the first read and the first change.
-    for (let [tried, obeyed, next] = [0, 0, moved.next()]; ; ) {
+    for (let [tried, handled, next] = [0, 0, moved.next()]; ; ) {
       const now = await ports.store.thread(id);
       const result = now.ok ? resultOf(now.output) : undefined;
       if (!now.ok || result) return result;
@@ -153,8 +153,8 @@ async function watchEnd(
         const adopted = await adopt(ports, id, signal);
         // In a shared store another process resumes the thread then.
         if (adopted || !ports.store.fleet) return adopted;
-      } else if (answered !== undefined && answered !== obeyed) {
-        obeyed = answered;
+      } else if (answered !== undefined && answered !== handled) {
+        handled = answered;
         await adopt(ports, id, signal);
         continue;
       }
@@ -205,11 +205,11 @@ export async function awaitEnd(
 type InTree = Pick<Thread, 'ports' | 'place'>;
 
 async function registeredChildren({ ports, place }: InTree): Promise<Outcome<ThreadSummary[]>> {
-  const found = await unfinished(ports, place.id);
-  return found.ok ? ok(found.output.filter(({ detached }) => !detached)) : found;
+  const open = await unfinished(ports, place.id);
+  return open.ok ? ok(open.output.filter(({ detached }) => !detached)) : open;
 }
 
-/** A child of this process counts until it has told its parent, even if the store has its end. */
+/** Returns the ids of open children. A child of this process is open until its parent has counted it. */
 async function openChildren(parent: InTree): Promise<Outcome<ReadonlySet<string>>> {
   const registered = await registeredChildren(parent);
   if (!registered.ok) return registered;
@@ -258,8 +258,8 @@ async function waitForChildren(thread: Thread): Promise<Ending | undefined> {
     // A thread without open children ends, even if this process is leaving.
     const before = thread.control.leaving ? await openChildren(thread) : undefined;
     if (before?.ok === false) return childrenUnreadable(before);
-    const told = before?.output.size === 0 ? undefined : handleSignals(thread);
-    if (told) return told;
+    const ending = before?.output.size === 0 ? undefined : handleSignals(thread);
+    if (ending) return ending;
     const open = before?.output.size === 0 ? before : await openChildren(thread);
     if (!open.ok) return childrenUnreadable(open);
     if (open.output.size === 0) {
@@ -269,9 +269,9 @@ async function waitForChildren(thread: Thread): Promise<Ending | undefined> {
     const cause = await waitRound(ports, thread, open.output);
     if (cause === 'duration') return outOfTime(thread, 'waiting for its children');
     if (cause === 'lost') return { status: 'interrupted', reason: 'its lease was lost' };
-    const found = ports.store.fleet ? ok([]) : await registeredChildren(thread);
-    if (!found.ok) return childrenUnreadable(found);
-    const still = found.output;
+    const registered = ports.store.fleet ? ok([]) : await registeredChildren(thread);
+    if (!registered.ok) return childrenUnreadable(registered);
+    const still = registered.output;
     if (still.length > 0 && still.every(({ status }) => status === 'interrupted')) {
       if (thread.control.stopped || thread.control.leaving) continue;
       const names = still.map(({ id }) => id).join(', ');
@@ -283,7 +283,7 @@ async function waitForChildren(thread: Thread): Promise<Ending | undefined> {
 /** A parent thread, which counts the cost and the end of each child. */
 type Parent = BudgetHolder & Pick<Thread, 'journal'>;
 
-/** Counts children whose end another process wrote, because that process does not tell this one. */
+/** Counts children whose end another process wrote, because that process does not notify this one. */
 async function countOthers(thread: Parent): Promise<Outcome<null>> {
   const { ports, place, budget, journal } = thread;
   if (budget.meter.read().spawns === 0) return ok(null);
@@ -370,8 +370,8 @@ export function countChild(
   { budget: { meter }, journal }: Pick<Thread, 'budget' | 'journal'>,
   result: Pick<ThreadResult, 'thread_id' | 'status' | 'reason' | 'cost'>,
 ): void {
-  const known = counted.get(journal) ?? new Set();
-  counted.set(journal, known.add(result.thread_id));
+  const ids = counted.get(journal) ?? new Set();
+  counted.set(journal, ids.add(result.thread_id));
   const cost = unpackCost(result.cost);
   if (cost.ok) meter.countChild(cost.output);
   const { thread_id, status, reason } = result;
@@ -384,7 +384,7 @@ export function countChild(
 const isHandedOver = (control: Control, { status }: Ending): boolean =>
   control.leaving !== undefined && !control.stopped && status === 'interrupted';
 
-/** Waits for the children of this process, which leave too. The next process resumes them. */
+/** Waits for the children of this process, which stop too. The next process resumes them. */
 async function leaveWithChildren({ ports, place }: InTree, ending: Ending): Promise<Ending> {
   await Promise.all(ports.threads.live.childrenOf(place.id).map(({ done }) => done));
   return ending;
@@ -412,7 +412,7 @@ export async function endDescendants(thread: Thread, ending: Ending): Promise<En
 }
 
 /** Returns settlements that free the reservations of detached children that have ended. */
-async function apartOfEnded(
+async function settlementsOfEnded(
   store: Store,
   open: readonly OpenReservation[],
 ): Promise<{ key: string; actual: Amounts }[]> {
@@ -425,7 +425,7 @@ async function apartOfEnded(
   return free;
 }
 
-const LEFT: ReadonlySet<ThreadSummary['status']> = new Set<ThreadSummary['status']>([
+const UNATTENDED: ReadonlySet<ThreadSummary['status']> = new Set<ThreadSummary['status']>([
   'spawning',
   'running',
   'interrupted',
@@ -439,7 +439,7 @@ export async function adoptChildren({ ports, place }: InTree): Promise<void> {
   // Children that cannot be read now are found when the thread waits for them.
   for (const { id, status } of found.ok ? found.output : []) {
     // A resume fails if another process has the lease. That child's end appears in the store.
-    if (LEFT.has(status) && !ports.threads.live.get(id)) void ports.threads.resume(id);
+    if (UNATTENDED.has(status) && !ports.threads.live.get(id)) void ports.threads.resume(id);
   }
 }
 
@@ -452,7 +452,7 @@ export async function catchUp(
   const { ports, place, budget, journal } = thread;
   const children = await childrenOf(ports, { parent: place.id, kind: 'thread' });
   if (!children.ok) return children;
-  const settle = await apartOfEnded(ports.store, open);
+  const settle = await settlementsOfEnded(ports.store, open);
   if (settle.length > 0) {
     const cost = packCost(budget.meter.read());
     journal.note({ type: 'cost_update', data: { cost } }, { settle });
@@ -466,7 +466,7 @@ export async function catchUp(
   return ok(null);
 }
 
-/** Ending of a thread that cannot read a signal. It ends from outside, with everything below it. */
+/** Ending of a thread that cannot read a signal. It is ended from outside, with its descendants. */
 type EndedFromOutside = 'terminated' | 'killed' | 'failed';
 interface EndOptions {
   readonly watch?: WatchPort;
@@ -488,7 +488,7 @@ async function untilEnded(store: Store, id: string): Promise<void> {
   await moved.return?.();
 }
 
-/** Ends the hooks and children of a thread, and everything below them, before the thread itself ends. */
+/** Ends the hooks and children of a thread, and their descendants, before the thread itself ends. */
 async function endBelow(
   store: Store,
   id: string,
@@ -539,7 +539,7 @@ async function withUncounted(store: Store, id: string, cost: Cost) {
 }
 
 /**
- * Claims a thread and writes its end, after the ends of everything below it. Fails with `thread_ended`, and with
+ * Claims a thread and writes its end, after the ends of its descendants. Fails with `thread_ended`, and with
  * `lease_held` if another process has its lease, unless `force` takes the lease away.
  */
 export async function endUnattended(
@@ -551,12 +551,12 @@ export async function endUnattended(
 ): Promise<Outcome<null>> {
   const lease = { owner: by, ...(force && { force }) };
   const transcribe = watch && transcriberOf(watch, id);
-  const work = async (held: LeasedThread) => {
-    const { row } = held;
+  const work = async (leased: LeasedThread) => {
+    const { row } = leased;
     const sparesDetached = status === 'failed';
     const options = { sparesDetached, reason, ...(watch && { watch }) };
     const below = await endBelow(store, id, status, by, options);
-    const { settle, cost: used } = finalAccount(held);
+    const { settle, cost: used } = finalAccount(leased);
     const counts = below.ok ? await withUncounted(store, id, used) : below;
     if (!counts.ok) return counts;
     const { events, cost } = counts.output;

@@ -1,5 +1,5 @@
-// Maps the answer of a hook, or the absence of one, to what happens to the run. There is one table with one cell
-// per action and checkpoint. The bounds on repeated actions are here, not in the hooks.
+// Maps the answer of a hook, or its absence, to a decision about the run. One table has one cell per action and
+// checkpoint. The bounds on repeated actions are here, not in the hooks.
 import { type Failure, type Fault, fail, type JsonObject } from '../../base/index.ts';
 import type { Descriptor, MaybePromise } from '../../flow/index.ts';
 import type { Bounds, HookStart } from '../../journal/index.ts';
@@ -13,7 +13,7 @@ import type { Action, HookVerdict } from './hook-answer.ts';
 
 export const MAX_RETRIES = 3;
 const MAX_SKIPS = 3;
-/** Hooks can have hooks with hooks of their own. Hooks at a deeper level never run. */
+/** Deepest level of hooks of hooks. Hooks below this level never run. */
 export const MAX_HOOK_NESTING = 2;
 
 export const NO_BOUNDS: Bounds = { retries: 0, skips: {} };
@@ -29,9 +29,9 @@ export type HookDecision =
       readonly raised: readonly LimitName[];
     }
   | { readonly do: 'repeat_step' }
-  /** A fresh conversation with `thread.attempt` + 1, and with other inputs if the hook gave some. */
+  /** A new conversation with `thread.attempt` + 1, and with other inputs if the hook returned some. */
   | { readonly do: 'new_attempt'; readonly begins?: NewInputs }
-  /** The step or its result is left out, or a failed step counts as done. The model's result says so. */
+  /** The step or its result is left out, or a failed step counts as done. The model gets a result that says so. */
   | { readonly do: 'skip_step' | 'withhold_result' | 'count_as_done' }
   /**
    * The run ends or parks: a person is asked (without a channel it ends as `needs_input`), a proposed change is
@@ -54,17 +54,17 @@ export interface Situation {
   readonly event: CheckpointEvent;
   readonly step: string;
   readonly bounds: Bounds;
-  /** Capabilities that the step needs. Computed when a condition reads them. */
+  /** Capabilities that the step needs. They are computed when a condition reads them. */
   readonly required?: (() => readonly string[]) | undefined;
-  /** An open call with its result so far, or the fault of something else. */
+  /** The open call with its result so far, or the fault if no call is open. */
   readonly open?: {
     readonly call?: string;
     readonly held?: () => MaybePromise<NonNullable<HookStart['held']>>;
     readonly fault?: Fault;
   };
-  /** True before the first turn, if rights are missing or too little is left to begin. */
+  /** True before the first turn, if rights are missing or a limit is too low to start. */
   readonly isStart?: boolean;
-  /** True if the harness raised the error: a loop or a call for help. A tool cannot, whatever its code is. */
+  /** True if the harness raised the error for a loop or a call for help. Never true for an error of a tool. */
   readonly isOwn?: boolean;
   /** True for an error of a provider after which no retry is left. */
   readonly isFatal?: boolean;
@@ -115,13 +115,13 @@ const retryAfterError: Cell = ({ event, isStart, isFatal }, { model }) => {
 
 const continueAtLimit: Cell = (situation, verdict) => {
   const { event, raise } = situation;
-  const { limits: wanted } = verdict;
+  const { limits: request } = verdict;
   const isWarning = event.name === 'warning';
-  if (!wanted || !raise || (event.name !== 'limit' && !isWarning)) {
+  if (!request || !raise || (event.name !== 'limit' && !isWarning)) {
     return isWarning ? { do: 'proceed' } : stop(situation, verdict.error);
   }
   const reached = isWarning ? undefined : { limit: event.limit, needed: raise.needed };
-  const result = raisedLimits(wanted, raise.limits, raise.room, reached);
+  const result = raisedLimits(request, raise.limits, raise.room, reached);
   if ('limits' in result) return { do: 'raise', ...result };
   return isWarning ? { do: 'tell_warning' } : stop(situation, result.refused);
 };
@@ -145,7 +145,7 @@ const TABLE: Readonly<Record<Action, Readonly<Record<Checkpoint, Cell>>>> = {
     // A run that could not begin has no step that could count as done.
     on_error: (situation, verdict) =>
       situation.isStart ? end(situation, verdict) : { do: 'count_as_done' },
-    // A warning is about no step. A hook that skips it keeps it from the model.
+    // A warning does not belong to a step. A hook that skips it withholds it from the model.
     on_limit: (situation, { error }) =>
       situation.event.name === 'warning' ? { do: 'proceed' } : stop(situation, error),
   },
@@ -164,7 +164,7 @@ function bounded(deed: HookDecision, situation: Situation): { deed: HookDecision
       return { deed, bounds: { ...stepDone(bounds, step), retries: bounds.retries + 1 } };
     }
     const behind = faultOf(event)?.detail.message;
-    const used = `${MAX_RETRIES} retries were used, and a hook asked for another`;
+    const used = `${MAX_RETRIES} retries were used, and a hook requested another`;
     const fault = faultFor(situation, behind === undefined ? used : `${behind} (${used})`);
     return { deed: { do: event.name === 'limit' ? 'stop' : 'fail', fault }, bounds };
   }

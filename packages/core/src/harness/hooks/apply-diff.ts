@@ -2,7 +2,7 @@
 // lines are. The diff is refused unless each hunk fits in exactly one place.
 import { fail, type Outcome, ok } from '../../base/index.ts';
 
-/** One hunk of a diff. `head` is for messages. */
+/** One hunk of a diff. Messages quote its `head`. */
 interface Hunk {
   before: string[];
   after: string[];
@@ -29,10 +29,10 @@ function readHunks(diff: string): Outcome<Hunk[]> {
   return ok(hunks);
 }
 
-function placesOf(lines: readonly string[], wanted: readonly string[]): number[] {
+function placesOf(lines: readonly string[], block: readonly string[]): number[] {
   const places: number[] = [];
-  for (let at = 0; at + wanted.length <= lines.length; at++) {
-    if (wanted.every((line, index) => lines[at + index] === line)) places.push(at);
+  for (let at = 0; at + block.length <= lines.length; at++) {
+    if (block.every((line, index) => lines[at + index] === line)) places.push(at);
   }
   return places;
 }

@@ -1,4 +1,4 @@
-// The four checkpoints at which hooks are evaluated, and the events that hooks get there.
+// Defines the four checkpoints at which hooks are evaluated, and the events that hooks get there.
 import type { ErrorCode, Fault, Json } from '../../base/index.ts';
 import type { FlowCheckpoint, MaybePromise } from '../../flow/index.ts';
 import type { HookStart } from '../../journal/index.ts';
@@ -33,16 +33,16 @@ export type CheckpointEvent =
   | LimitEvent
   | WarningEvent;
 
-/** Returns the tool of a step, such as `fs/write_file`, or `turn 3` for a turn. */
+/** Returns the name of a step: its tool, such as `fs/write_file`, or `turn 3` for a turn. */
 export const stepName = (step: StepOfEvent): string => step.tool ?? `turn ${step.turn}`;
 
-export function beforeStep(given: Step): CheckpointEvent {
-  const { required: _, call: __, ...step } = given;
+export function beforeStep(source: Step): CheckpointEvent {
+  const { required: _, call: __, ...step } = source;
   return { name: 'before_step', step: stepName(step), ...step };
 }
 
-export function afterStep(given: Step, result: Json): CheckpointEvent {
-  const { arguments: _, required: __, call: ___, ...step } = given;
+export function afterStep(source: Step, result: Json): CheckpointEvent {
+  const { arguments: _, required: __, call: ___, ...step } = source;
   return { name: 'after_step', step: stepName(step), ...step, result };
 }
 

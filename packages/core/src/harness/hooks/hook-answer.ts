@@ -19,7 +19,7 @@ export interface HookVerdict {
   readonly action: Action;
   /** `fallback`, a tier or a model id, for the rest of the run. */
   readonly model?: string;
-  /** New limits that `continue` asks for at a limit. */
+  /** New limits that `continue` requests at a limit. */
   readonly limits?: JsonObject;
   /** Inputs for a `retry` that begins a new attempt. */
   readonly inputs?: JsonObject;
@@ -36,33 +36,33 @@ const WITH_FALLBACK = 'retry_with_fallback';
 const outputAt = (outputs: Json, name: string): Json | undefined =>
   getOwn(outputs, name) ?? getOwn(getOwn(outputs, 'extra'), name);
 
-function readAction(given: Json | undefined): Outcome<Action> {
-  const action = given === WITH_FALLBACK ? 'retry' : ACTIONS.find((each) => each === given);
+function readAction(value: Json | undefined): Outcome<Action> {
+  const action = value === WITH_FALLBACK ? 'retry' : ACTIONS.find((each) => each === value);
   if (action) return ok(action);
-  if (given === undefined || given === null || given === '') {
+  if (value === undefined || value === null || value === '') {
     return fail('hook_failed', 'the hook returned no `action`', {
       hint: `return one of ${ACTIONS.join(', ')}`,
     });
   }
-  const text = plainText(given).slice(0, 60);
+  const text = plainText(value).slice(0, 60);
   return fail('hook_failed', `the hook returned the unknown action \`${text}\``, {
-    hint: didYouMean(text, ACTIONS) ?? `there are ${ACTIONS.join(', ')}`,
+    hint: didYouMean(text, ACTIONS) ?? `return one of ${ACTIONS.join(', ')}`,
   });
 }
 
-const given = (value: Json): string => plainText(value).slice(0, 60);
+const preview = (value: Json): string => plainText(value).slice(0, 60);
 
 /** Returns a field of `context` that must be an object, or null if it is absent. */
 function objectAt(context: JsonObject, name: string, example: string): Outcome<JsonObject | null> {
   const value = context[name] ?? null;
   if (value === null || isObject(value)) return ok(value);
-  const message = `the hook’s \`context.${name}\` is \`${given(value)}\`; it must be an object such as ${example}`;
+  const message = `the hook’s \`context.${name}\` is \`${preview(value)}\`; it must be an object such as ${example}`;
   return fail('hook_failed', message);
 }
 
 function modelIn({ model = null }: JsonObject): Outcome<string | null> {
   if (model === null || (typeof model === 'string' && model !== '')) return ok(model);
-  const message = `the hook’s \`context.model\` is \`${given(model)}\`; it must be \`fallback\`, a tier or a model id`;
+  const message = `the hook’s \`context.model\` is \`${preview(model)}\`; it must be \`fallback\`, a tier or a model id`;
   return fail('hook_failed', message);
 }
 
@@ -70,8 +70,8 @@ export function parseVerdict(outputs: Json): Outcome<HookVerdict> {
   const word = outputAt(outputs, 'action');
   const action = readAction(word);
   if (!action.ok) return action;
-  const said = outputAt(outputs, 'context') ?? {};
-  const context = isObject(said) ? said : { context: said };
+  const raw = outputAt(outputs, 'context') ?? {};
+  const context = isObject(raw) ? raw : { context: raw };
   const model = modelIn(context);
   if (!model.ok) return model;
   const limits = objectAt(context, 'limits', '{"turns": 20}');
@@ -82,11 +82,11 @@ export function parseVerdict(outputs: Json): Outcome<HookVerdict> {
   if (!inputs.ok) return inputs;
   const read = new Set(['model', 'limits', ...(isRetry ? ['inputs'] : [])]);
   const notes = Object.entries(context).filter(([name]) => !read.has(name));
-  const wanted = model.output ?? (word === WITH_FALLBACK ? 'fallback' : undefined);
+  const chosen = model.output ?? (word === WITH_FALLBACK ? 'fallback' : undefined);
   const error = outputAt(outputs, 'error') ?? null;
   return ok({
     action: action.output,
-    ...(wanted !== undefined && { model: wanted }),
+    ...(chosen !== undefined && { model: chosen }),
     ...(limits.output && { limits: limits.output }),
     ...(inputs.output && { inputs: inputs.output }),
     ...(error !== null && error !== '' && { error: plainText(error) }),

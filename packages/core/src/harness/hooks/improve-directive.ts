@@ -1,7 +1,7 @@
-// A hook proposes a better version of the directive that failed. A person looks at the diff (or the
-// policy lets small ones through); then the new version is written and signed, and the run begins again
-// with it. INVARIANT: what was looked at is what is written: the approval names both texts by hash, and
-// a directive that changed in the meantime is not touched.
+// Handles a hook's proposal of a better version of a failed directive. A person approves the diff, or the policy
+// allows small diffs without a person. Then the new version is written and signed, and the run starts again with
+// it. INVARIANT: the written text is always the approved text. The approval has the hashes of the old and the new
+// text, and a directive that has changed since then is not written.
 import { hash } from 'node:crypto';
 import { fail, type Outcome, ok, plainText } from '../../base/index.ts';
 import { carries, EMPTY, mergeAll } from '../../flow/index.ts';
@@ -22,11 +22,11 @@ const print = (text: string): string => hash('sha256', text);
 
 interface Change {
   text: string;
-  /** Which of the guarded parts are others now. */
+  /** Names of the guarded parts that the proposal changes. */
   touches: string[];
 }
 
-/** The version after this one, when the proposal left it as it was. */
+/** Returns the text with the next version number, for a proposal that kept the old number. */
 function nextVersion(text: string, { version }: Directive): string {
   const next = version.replace(/\d+(?=\D*$)/, (last) => String(Number(last) + 1));
   return text.replace(`version="${version}"`, `version="${next}"`);
@@ -34,14 +34,14 @@ function nextVersion(text: string, { version }: Directive): string {
 
 function readChange({ ports, place: { item, directive } }: Thread, diff: string): Outcome<Change> {
   if (item.source !== 'project' || !item.directive) {
-    return fail('invalid_item', `directive \`${item.id}\` is not of this project; copy it first`);
+    return fail('invalid_item', `directive \`${item.id}\` is not in this project; copy it first`);
   }
   const patched = applyDiff(item.body, diff);
   if (!patched.ok) return patched;
   if (patched.output === item.body) return fail('invalid_input', 'the proposal changes nothing');
   const read = parseDirective(patched.output, item.file).directive;
   if (!read || read.name !== directive.name) {
-    return fail('invalid_item', 'the proposal is no directive of that name any more');
+    return fail('invalid_item', 'the proposal must be a directive with the same name');
   }
   const before = item.directive;
   const text =
@@ -59,8 +59,8 @@ type Writing = Pick<Proposal, 'directive' | 'state' | 'text' | 'before' | 'signe
 type WritePorts = Pick<HarnessPorts, 'library' | 'changeDirective'>;
 
 /**
- * Writes and signs the new version; nothing when the directive is not what was looked at. Where nobody
- * looks, what nobody had signed is not signed either.
+ * Writes and signs the new version. Fails with `conflict` if the directive has changed since the proposal.
+ * Without an approval of a person, an unsigned directive stays unsigned.
  */
 function write({ library, changeDirective }: WritePorts, change: Writing): Outcome<null> {
   const { directive: id, state, text, before } = change;
@@ -72,18 +72,18 @@ function write({ library, changeDirective }: WritePorts, change: Writing): Outco
     return fail('conflict', `directive \`${id}\` was changed after the proposal was made`);
   }
   const isSigning = state !== 'auto' || change.signed === true;
-  // A process may be lost between the text and its signature.
+  // A process can be lost after it wrote the text and before it signed it.
   if (isThere && (!isSigning || signature.state === 'signed')) return ok(null);
   if (isSigning) {
-    return changeDirective?.(id, text) ?? fail('config_invalid', 'nobody here can sign it');
+    return changeDirective?.(id, text) ?? fail('config_invalid', 'this process cannot sign it');
   }
   const written = library.write('directive', id, text, 'update');
   library.noteChange();
   return written.ok ? ok(null) : written;
 }
 
-/** Put off: the run waits until the proposal was looked at, and begins again or ends then. */
-async function putOff(
+/** Records the proposal and parks the run. After the answer, the run starts again or ends. */
+async function parkFor(
   thread: Thread,
   decision: Decision,
   about: Pick<Proposal, 'state' | 'text' | 'approval' | 'before' | 'signed'>,
@@ -94,11 +94,11 @@ async function putOff(
   const { id: directive } = thread.place.item;
   const behind = { code: deed.fault.code, reason: deed.fault.detail.message };
   const data: Proposal = { kind: 'call', action: ANNEAL, directive, behind, ...about };
-  const noted = await thread.journal.commit(
+  const committed = await thread.journal.commit(
     { type: 'approval', data },
     ask.length > 0 ? { ask } : {},
   );
-  if (!noted.ok) return decision;
+  if (!committed.ok) return decision;
   const message = `a change of directive \`${directive}\` was proposed: ${behind.reason}`;
   return {
     ...decision,
@@ -107,7 +107,7 @@ async function putOff(
   };
 }
 
-/** What becomes of a decision that ends the run and proposes a change. */
+/** Returns the decision, or a decision that parks the run if the hook has proposed a change. */
 export async function withProposal(thread: Thread, decision: Decision): Promise<Decision> {
   if (thread.rights.rules.given().no_auto_fix) return decision;
   const { deed, notes, bounds, marks = EMPTY } = decision;
@@ -125,11 +125,11 @@ export async function withProposal(thread: Thread, decision: Decision): Promise<
   const before = print(item.body);
   const signed = item.signature.state === 'signed' && ({ signed: true } as const);
   // A directive is an instruction to the model. Untrusted text never becomes one without a person.
-  const isKeptBack = carries(marks, 'untrusted');
-  if (ports.policies().policy.anneal === 'auto' && touches.length === 0 && !isKeptBack) {
+  const needsPerson = carries(marks, 'untrusted');
+  if (ports.policies().policy.anneal === 'auto' && touches.length === 0 && !needsPerson) {
     const change = { state: 'auto', text, before, ...signed } as const;
-    // INVARIANT: it is in the journal before it is in the file; whoever resumes writes what is missing.
-    const decided = await putOff(thread, decision, change);
+    // INVARIANT: the journal always gets the change before the file. A resume writes the file if necessary.
+    const decided = await parkFor(thread, decision, change);
     if (decided.deed.do !== 'wait') return decided;
     if (write(ports, { directive: item.id, ...change }).ok) return decided;
   }
@@ -141,11 +141,11 @@ export async function withProposal(thread: Thread, decision: Decision): Promise<
     binding: { ...about, before, after: print(text) },
     shown: { ...about, why: notes.why ?? '', touches, diff },
   };
-  const asked = { approval, before, state: 'pending', text, ...signed } as const;
-  return await putOff(thread, decision, asked, [question]);
+  const proposal = { approval, before, state: 'pending', text, ...signed } as const;
+  return await parkFor(thread, decision, proposal, [question]);
 }
 
-/** The proposal that a thread waits for and how it stands; undefined when it was answered, or there was none. */
+/** Returns the open proposal of a thread and its state. `undefined`: no proposal, or one that took effect. */
 async function openProposal(
   { store }: Pick<HarnessPorts, 'store'>,
   history: readonly Recorded[],
@@ -161,18 +161,18 @@ async function openProposal(
   return { open, state: asked.ok ? asked.output[0]?.state : undefined };
 }
 
-/** Before a thread is made again: an approved change is written now, so that it runs with it. */
+/** Writes an approved change before a thread is restored, so that the thread runs with it. */
 export async function applyApproved(
   ports: WritePorts & Pick<HarnessPorts, 'store'>,
   history: readonly Recorded[],
 ): Promise<Outcome<null>> {
   const { open, state } = (await openProposal(ports, history)) ?? {};
-  // Older journals hold what was written already.
+  // A proposal in an older journal has no `before`. Its change was written at once.
   if (state !== 'approved' || open?.before === undefined) return ok(null);
   return write(ports, open);
 }
 
-/** After it was made again: begins anew with the changed directive, ends, or waits on. */
+/** Handles the answer to a proposal in a restored thread: the run starts again, ends, or keeps waiting. */
 export async function resumeAfterProposal(
   thread: Thread,
   prepared: Prepared,
@@ -183,7 +183,7 @@ export async function resumeAfterProposal(
   if (!found) return;
   const { open, state } = found;
   if (state === 'pending') {
-    const reason = `a change of \`${place.item.id}\` waits for an answer`;
+    const reason = `a change of directive \`${place.item.id}\` is pending approval`;
     control.ending = { status: 'waiting', reason };
   } else if (state !== 'approved') control.ending = { status: 'failed', ...open.behind };
   else await beginAnew(thread, prepared, history);

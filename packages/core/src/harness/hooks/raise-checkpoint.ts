@@ -116,10 +116,10 @@ function withEvent(
     original_directive: () => place.directive.name,
     ...(event.name === 'limit' || event.name === 'warning' ? limitFacts(event) : {}),
   };
-  const asked = Object.entries(facts).filter(([fact]) =>
+  const unset = Object.entries(facts).filter(([fact]) =>
     declared.some(({ name }) => name === fact && !Object.hasOwn(inputs, name)),
   );
-  return { ...inputs, ...Object.fromEntries(asked.map(([fact, read]) => [fact, read()])) };
+  return { ...inputs, ...Object.fromEntries(unset.map(([fact, read]) => [fact, read()])) };
 }
 
 const limitFacts = (event: LimitEvent | WarningEvent): Record<string, () => Json> => ({
@@ -129,7 +129,7 @@ const limitFacts = (event: LimitEvent | WarningEvent): Record<string, () => Json
   ...(event.name === 'warning' && { percent: () => event.percent }),
 });
 
-function begunAt({ pending }: Hooks, situation: Situation): HookStart | undefined {
+function startedAt({ pending }: Hooks, situation: Situation): HookStart | undefined {
   if (pending.size === 0) return undefined;
   const { event, step, open = {} } = situation;
   return [...pending.values()].find(
@@ -141,7 +141,7 @@ function begunAt({ pending }: Hooks, situation: Situation): HookStart | undefine
   );
 }
 
-/** The directive can have changed since then. The thread of another hook is not resumed. */
+/** True if this hook started the thread. The directive of a hook can have changed since then. */
 function isBy(library: Library, { index, hook }: CompiledHook, start: HookStart): boolean {
   const found = library.find('directive', hook.directive);
   return index === start.index && found.ok && found.output.id === start.directive;
@@ -200,7 +200,7 @@ const aboutOf = (
   ...(event.name === 'warning' && { warning: event }),
 });
 
-/** Parks the run together with its hook. Nothing is decided yet. */
+/** Parks the run together with its hook, which has not decided yet. */
 function rest(control: Control, situation: Situation, { error }: Failure): Decision {
   const status = RESTING.find((one) => one === error.detail.status) ?? 'waiting';
   control.ending ??= { status, reason: error.detail.message };
@@ -209,15 +209,15 @@ function rest(control: Control, situation: Situation, { error }: Failure): Decis
 }
 const RESTING = ['needs_input', 'interrupted'] as const;
 
-/** Returns the decision with checked inputs and their opening. Inputs outside of a new attempt fail. */
+/** Returns the decision with checked inputs and their opening. Fails if no new attempt can use the inputs. */
 async function withInputs(
   { ports, place, talk }: DirectiveTalk,
-  { inputs: wanted }: HookVerdict,
+  { inputs: newInputs }: HookVerdict,
   decision: Decision,
   answerMarks: Descriptor,
 ): Promise<Outcome<Decision>> {
   const { deed } = decision;
-  if (!wanted || 'fault' in deed) return ok(decision);
+  if (!newInputs || 'fault' in deed) return ok(decision);
   const { item, directive, plan } = place;
   const isFixed = plan !== undefined || directive.process.script !== undefined;
   if ((deed.do !== 'new_attempt' && deed.do !== 'restart') || isFixed) {
@@ -225,7 +225,7 @@ async function withInputs(
       'the hook’s `context.inputs` cannot be used here; `retry` begins a new attempt at a limit and at the start';
     return fail('hook_failed', message);
   }
-  const inputs = checkInputs(directive, wanted);
+  const inputs = checkInputs(directive, newInputs);
   if (!inputs.ok) return inputs;
   const { conversation } = talk;
   const marks = mergeAll([
@@ -237,7 +237,7 @@ async function withInputs(
   const isReference = talk.references !== undefined;
   const opening = await openingEvents(ports, prepared, '', { marks, isReference });
   if (!opening.ok) return opening;
-  // The message of the person is kept.
+  // The opening keeps the message of the person.
   const message = talk.opening.slice(opening.output.length);
   const begins = { inputs: inputs.output, opening: [...opening.output, ...message] };
   return ok({ ...decision, deed: { do: 'new_attempt', begins } });
@@ -250,7 +250,7 @@ async function decisionOf(
   list = thread.hooks.list,
 ): Promise<Decision> {
   const { hooks, journal, budget, ports, control } = thread;
-  const before = begunAt(hooks, situation);
+  const before = startedAt(hooks, situation);
   const same = before && list.find((one) => isBy(ports.library, one, before));
   const chosen: Chosen | undefined = same
     ? { hook: same, inputs: {} }
@@ -262,14 +262,14 @@ async function decisionOf(
   const began = ports.clock.monotonic();
   await journal.flush();
   budget.meter.stopClock();
-  const asked = before && same ? { before } : { about: aboutOf(situation, hook, fired), foreign };
-  const answered = await hooks.run(thread, name, inputs, asked);
+  const request = before && same ? { before } : { about: aboutOf(situation, hook, fired), foreign };
+  const answered = await hooks.run(thread, name, inputs, request);
   budget.meter.startClock();
   if (!answered.ok && answered.error.code === 'approval_pending') {
     return rest(control, situation, answered);
   }
-  const begun = begunAt(hooks, situation);
-  if (begun) hooks.pending.delete(begun.thread_id);
+  const start = startedAt(hooks, situation);
+  if (start) hooks.pending.delete(start.thread_id);
   // A hook that cannot be paid for, or cannot run here, does not match. The next hook can answer.
   if (!answered.ok && PASSED_HOOK.has(answered.error.code)) {
     journal.note({ type: 'error', data: answered.error });
@@ -285,7 +285,7 @@ async function decisionOf(
     : decideFailure(name, decided, situation);
   const { deed, model, notes, bounds } = decision;
   const { call, held } = situation.open ?? {};
-  const isReplaced = !begun && !KEEPS_RESULT.has(deed.do);
+  const isReplaced = !start && !KEEPS_RESULT.has(deed.do);
   const data: HookAnswered = {
     directive: name,
     event: situation.event.name,
@@ -297,7 +297,7 @@ async function decisionOf(
     bounds,
     ...(model !== undefined && { model }),
     ...(deed.do === 'raise' && { limits: packLimits(deed.limits) }),
-    ...(begun && { thread_id: begun.thread_id }),
+    ...(start && { thread_id: start.thread_id }),
     ...(isReplaced && call !== undefined && held && { call_id: call, held: await held() }),
   };
   const cost = packCost(budget.meter.read());
@@ -410,11 +410,11 @@ export function raise(
 /** Returns the refused call, the stage that refused it, and the known facts about its arguments. */
 function placeOf(event: FlowEvent): Omit<DataOf<'permission_denied'>, 'code' | 'detail'> {
   if (event.name !== 'error') return {};
-  const { stage, call, arguments: given } = event;
+  const { stage, call, arguments: inputs } = event;
   return {
     ...(call !== undefined && { call_id: call }),
     ...(stage && { stage }),
-    ...aboutArguments(given),
+    ...aboutArguments(inputs),
   };
 }
 
@@ -428,7 +428,7 @@ async function raiseEvent(
   const name = stepName(step);
   const open = openAt(flowEvent, step);
   // Denials and limits have an event of their own, recorded once even if a hook is resumed later.
-  const isNew = !begunAt(thread.hooks, { event, step: name, open, bounds: NO_BOUNDS });
+  const isNew = !startedAt(thread.hooks, { event, step: name, open, bounds: NO_BOUNDS });
   if (isNew && event.name === 'limit') journal.note({ type: 'limit', data: event });
   else if (isNew && event.name === 'error' && event.code === 'permission_denied') {
     const { code, detail } = event;
@@ -478,7 +478,7 @@ interface ErrorPlace {
   call?: string;
 }
 
-/** Raises an error that no operation raised: a loop or a call for help. `isTold`: the model gets it anyway. */
+/** Raises a loop or a call for help as an error. `isTold`: the model gets the error from another source. */
 export async function raiseError(
   thread: Thread,
   { error }: Failure,
@@ -488,7 +488,7 @@ export async function raiseError(
   const event = onError(error);
   const open = { fault: error, ...(call !== undefined && { call }) };
   const situation = { ...(await situationOf(thread, event, step)), isStart, isOwn: true, open };
-  if (!begunAt(thread.hooks, situation)) {
+  if (!startedAt(thread.hooks, situation)) {
     thread.journal.note({ type: typeOf(error), data: { code: error.code, detail: error.detail } });
   }
   const deed = await consult(thread, situation);
@@ -498,7 +498,7 @@ export async function raiseError(
   return undefined;
 }
 
-/** Raises each limit warning that was passed since the last check. `undefined`: there is none. */
+/** Raises each limit warning since the last check. Returns `undefined` if there is none. */
 export function raiseWarnings(thread: Thread): Promise<void> | undefined {
   const { budget, talk, hooks } = thread;
   const { meter, limits, warned, windowSeen } = budget;
@@ -508,7 +508,7 @@ export function raiseWarnings(thread: Thread): Promise<void> | undefined {
   const max = limits.context?.value ?? BigInt(talk.price.context ?? 0);
   const window = contextWarning(windowSeen, cost.context_tokens, max, limits.context_warn);
   if (window) warnings.push(window);
-  // Warnings that a hook had not answered when the thread parked.
+  // A warning that a hook had not answered when the thread parked is raised again.
   for (const { warning } of hooks.pending.values()) if (warning) warnings.unshift(warning);
   return warnings.length > 0 ? warn(thread, warnings) : undefined;
 }
@@ -518,7 +518,7 @@ async function warn(thread: Thread, warnings: readonly WarningEvent[]): Promise<
     // The warning about the context window is repeated at every crossing.
     if (event.limit !== 'context') thread.budget.warned.add(markKey(event));
     const situation = await situationOf(thread, event, event.code);
-    if (!begunAt(thread.hooks, situation)) thread.journal.note({ type: 'warning', data: event });
+    if (!startedAt(thread.hooks, situation)) thread.journal.note({ type: 'warning', data: event });
     const deed = await consult(thread, situation);
     carryOut(thread, deed, event, event.code);
     if (thread.control.ending) return;

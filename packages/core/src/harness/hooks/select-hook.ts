@@ -71,7 +71,7 @@ export function buildContext(
 /** Compiled hooks of each parsed directive, shared by all threads that run it. */
 const COMPILED = new WeakMap<readonly Hook[], readonly CompiledHook[]>();
 
-/** Compiles conditions. The directive was checked when it was loaded; a failure here still names the line. */
+/** Compiles the conditions of hooks. Fails with `invalid_item` and the line of a hook that cannot be read. */
 export function compileHooks(hooks: readonly Hook[]): Outcome<readonly CompiledHook[]> {
   const before = COMPILED.get(hooks);
   if (before) return ok(before);
@@ -95,9 +95,9 @@ export function compileHooks(hooks: readonly Hook[]): Outcome<readonly CompiledH
   return ok(compiled);
 }
 
-/** Returns the first match in document order. Updates `fired`: hooks that fired, without those rearmed. */
+/** Returns the first match in document order. Adds it to `fired` and removes hooks that are rearmed. */
 export function select(hooks: readonly CompiledHook[], context: Json, fired: Set<number>) {
-  /** Conditions that could not be evaluated. They did not match, and the journal records them. */
+  /** Conditions that could not be evaluated. They do not match, and the journal records them. */
   const errors: { hook: Hook; message: string }[] = [];
   let chosen: CompiledHook | undefined;
   for (const each of hooks) {
@@ -122,8 +122,8 @@ export function select(hooks: readonly CompiledHook[], context: Json, fired: Set
  */
 export function fillInputs({ hook }: CompiledHook, context: Json): JsonObject {
   const inputs: JsonObject = {};
-  for (const [name, given] of Object.entries(hook.inputs)) {
-    const value = withoutMissing(given, context);
+  for (const [name, input] of Object.entries(hook.inputs)) {
+    const value = withoutMissing(input, context);
     if (value !== undefined) setOwn(inputs, name, value);
   }
   return fillTemplate(inputs, context) as JsonObject;
@@ -133,8 +133,8 @@ export function fillInputs({ hook }: CompiledHook, context: Json): JsonObject {
 export function withoutOutside(context: JsonObject): JsonObject {
   const { event, directive, permissions } = context;
   const about = isObject(event) ? event : {};
-  const said = ['arguments', 'result', 'detail'].filter((name) => Object.hasOwn(about, name));
-  const none = Object.fromEntries(said.map((name) => [name, null]));
+  const fields = ['arguments', 'result', 'detail'].filter((name) => Object.hasOwn(about, name));
+  const none = Object.fromEntries(fields.map((name) => [name, null]));
   return {
     ...context,
     event: { ...about, ...none },
@@ -144,22 +144,22 @@ export function withoutOutside(context: JsonObject): JsonObject {
 }
 
 /** Returns the value without placeholders that have no value; `undefined` if nothing else is left. */
-function withoutMissing(given: Json, context: Json): Json | undefined {
-  if (Array.isArray(given)) return given.map((item) => withoutMissing(item, context) ?? null);
-  if (isObject(given)) {
-    const kept: JsonObject = {};
-    for (const [key, item] of Object.entries(given)) {
+function withoutMissing(template: Json, context: Json): Json | undefined {
+  if (Array.isArray(template)) return template.map((item) => withoutMissing(item, context) ?? null);
+  if (isObject(template)) {
+    const filled: JsonObject = {};
+    for (const [key, item] of Object.entries(template)) {
       const value = withoutMissing(item, context);
-      if (value !== undefined) setOwn(kept, key, value);
+      if (value !== undefined) setOwn(filled, key, value);
     }
-    return kept;
+    return filled;
   }
-  if (typeof given !== 'string') return given;
-  const left = templatePaths(given).reduceRight((text, { offset }) => {
+  if (typeof template !== 'string') return template;
+  const rest = templatePaths(template).reduceRight((text, { offset }) => {
     const end = text.indexOf('}', offset) + 1;
     const placeholder = text.slice(offset, end);
     const isFilled = fillTemplate(placeholder, context) !== placeholder;
     return isFilled ? text : text.slice(0, offset) + text.slice(end);
-  }, given);
-  return left === '' && given !== '' ? undefined : left;
+  }, template);
+  return rest === '' && template !== '' ? undefined : rest;
 }

@@ -15,7 +15,7 @@ const withoutPlace = <T extends { line?: number; column?: number; file?: string 
 const RULES =
   /^[ \t]*\/?(?:guard|hook|policy|import|profiles|needs)\b|\bguards\s*:|\bpolicy\s*:|\bprivileged\b/m;
 
-/** Returns the script if a version of it has such statements, because it counts as one rule then. */
+/** Returns the whole script if one of its versions has such statements. The script counts as one rule then. */
 const rulesOf = ({ process: { script } }: Directive, other: Directive): string => {
   const texts = [script?.text ?? '', other.process.script?.text ?? ''];
   return texts.some((text) => RULES.test(text)) ? (texts[0] ?? '') : '';

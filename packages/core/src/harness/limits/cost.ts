@@ -13,14 +13,14 @@ export interface Cost {
   readonly cache_read_tokens: number;
   readonly cache_write_tokens: number;
   readonly tool_calls: number;
-  /** Calls of all attempts whose last result was a failure, without denied ones. */
+  /** Number of calls in all attempts whose last result was a failure. Denied calls are not counted. */
   readonly failed_calls: number;
   readonly spawns: number;
   /** Input tokens of the last request, cached ones included. */
   readonly context_tokens: number;
   readonly duration_ms: number;
   readonly spend: bigint;
-  /** True if a part of it was not reported by the provider. */
+  /** True if the provider did not report a part of the use. That part is an estimate. */
   readonly estimated: boolean;
   readonly hooks: HookCost;
   /** Counts of earlier attempts. A new attempt counts from zero. */
@@ -60,13 +60,13 @@ const HOOK_COUNTS = ['turns', 'tool_calls', 'tokens', ...TOKENS] as const;
 
 type TokenCounts = Pick<Cost, (typeof TOKENS)[number] | 'tokens'>;
 
-/** An invalid count from outside counts as zero. */
+/** Returns the count, rounded up. An invalid count from a provider counts as zero. */
 const count = (value: number): number =>
   Number.isFinite(value) && value > 0 ? Math.ceil(value) : 0;
 
 export type CostMeter = ReturnType<typeof createCostMeter>;
 
-/** Creates a meter. `now` is monotonic. `from`: use before a restart. */
+/** Creates a meter. `now` returns monotonic milliseconds. `from`: use before a restart. */
 export function createCostMeter(now: () => number, from: Cost = NO_COST) {
   const cost: { -readonly [name in keyof Cost]: Cost[name] } = { ...from };
   let startedAt: number | undefined = now();
@@ -89,7 +89,7 @@ export function createCostMeter(now: () => number, from: Cost = NO_COST) {
 
   return {
     countTurn: (): number => ++cost.turns,
-    /** Uncounts an interrupted turn. Its tokens and money stay. */
+    /** Uncounts an interrupted turn. Its tokens and money stay counted. */
     giveBackTurn() {
       cost.turns = Math.max(0, cost.turns - 1);
     },
@@ -100,7 +100,7 @@ export function createCostMeter(now: () => number, from: Cost = NO_COST) {
       cost.estimated ||= usage.estimated;
     },
     countToolCall: (): number => ++cost.tool_calls,
-    /** Uncounts the open call of a lost process. It is made again or has an unknown outcome. */
+    /** Uncounts an open call of a lost process. The call is made again, or its outcome is unknown. */
     giveBackToolCall() {
       cost.tool_calls = Math.max(0, cost.tool_calls - 1);
     },
@@ -157,10 +157,10 @@ export function createCostMeter(now: () => number, from: Cost = NO_COST) {
   };
 }
 
-/** Returns the cost for `<when>`, all as numbers. Turns and calls are those of this attempt. */
+/** Returns the cost as numbers, for conditions in `<when>`. Turns and calls are those of this attempt. */
 function costView(cost: Cost): JsonObject {
-  const { hooks: _, before: __, estimated: ___, failed_calls: ____, ...known } = cost;
-  const { duration_ms, spend, ...counts } = known;
+  const { hooks: _, before: __, estimated: ___, failed_calls: ____, ...totals } = cost;
+  const { duration_ms, spend, ...counts } = totals;
   const duration_seconds = duration_ms / 1000;
   return {
     ...counts,
@@ -190,7 +190,7 @@ const NO_HOOKS: JsonObject = Object.freeze({
   spend: '0.00',
 });
 
-/** Packs the part of hooks. `in_total` distinguishes it from old records, which counted hooks apart. */
+/** Packs the use of hooks. Old records have no `in_total`; they counted hooks apart from the total. */
 function packHooks({ duration_ms, spend, ...counts }: HookCost): JsonObject {
   const isNone = duration_ms === 0 && spend === 0n && Object.values(counts).every((one) => !one);
   if (isNone) return NO_HOOKS;

@@ -36,7 +36,7 @@ export interface LimitSources {
   readonly left?: { readonly [name in LimitName]?: { value?: bigint; declared: boolean } };
 }
 
-/** Optional limits. Without any of the others a thread could run forever. */
+/** Limits that can be absent. Without one of the other limits a thread could run forever. */
 const OPTIONAL = new Set<LimitName>(['context', 'input_tokens', 'output_tokens']);
 const CURRENCY = 'USD';
 const DEFAULT_WARN = 0.8;
@@ -63,36 +63,36 @@ function defaultLimit(name: LimitName, layers: LimitSources['layers']): Candidat
 
 function candidatesFor(name: LimitName, sources: LimitSources): Outcome<Candidate[]> {
   const { declared, caller, layers, policy } = sources;
-  const found: Candidate[] = [];
+  const candidates: Candidate[] = [];
   for (const [from, limits] of Object.entries({ directive: declared, caller })) {
-    const given = limits?.[name];
-    if (given === undefined) continue;
-    const value = readLimit(name, given);
+    const raw = limits?.[name];
+    if (raw === undefined) continue;
+    const value = readLimit(name, raw);
     if (value === undefined) {
-      const message = `limit \`${name}\` cannot be \`${String(given)}\``;
-      return fail('invalid_input', message, { hint: 'give a number, 0 or more; 0 means none' });
+      const message = `limit \`${name}\` cannot be \`${String(raw)}\``;
+      return fail('invalid_input', message, { hint: 'use a number from 0; 0 allows nothing' });
     }
-    found.push({ value, from, declared: true, currency: limits?.spend_currency });
+    candidates.push({ value, from, declared: true, currency: limits?.spend_currency });
   }
-  if (found.length === 0) {
+  if (candidates.length === 0) {
     const fallback = defaultLimit(name, layers);
-    if (fallback) found.push(fallback);
+    if (fallback) candidates.push(fallback);
     else if (!OPTIONAL.has(name)) {
       return fail('config_invalid', `limit \`${name}\` has no default`, {
-        hint: 'the bundle’s config/limits.yaml has one for every kind; reinstall, or add it',
+        hint: 'reinstall kernmantle, or add the limit to `defaults` in `config/limits.yaml`',
       });
     }
   }
   if (Object.hasOwn(policy, name)) {
     // An unreadable limit of a policy allows nothing.
-    found.push({ value: readLimit(name, policy[name]) ?? 0n, from: 'policy', declared: true });
+    candidates.push({ value: readLimit(name, policy[name]) ?? 0n, from: 'policy', declared: true });
   }
-  const left = sources.left?.[name];
-  if (left?.value !== undefined) {
-    const value = left.value > 0n ? left.value : 0n;
-    found.push({ value, from: 'parent', declared: left.declared });
+  const rest = sources.left?.[name];
+  if (rest?.value !== undefined) {
+    const value = rest.value > 0n ? rest.value : 0n;
+    candidates.push({ value, from: 'parent', declared: rest.declared });
   }
-  return ok(found);
+  return ok(candidates);
 }
 
 // INVARIANT: no source ever lifts a limit of another source. The smallest limit counts.
@@ -137,7 +137,7 @@ export const directiveLimits = (
 ): Outcome<EffectiveLimits> =>
   effectiveLimits({ declared: limits, layers: library.config('limits').layers, policy, ...more });
 
-/** Percent of its own estimate that one request of a hook can take, because hooks get the event as input. */
+/** Percentage of its estimate that one request of a hook can cost, because hooks get the event as input. */
 export const HOOK_MARGIN = 115n;
 
 const SET_ASIDE = ['tokens', 'input_tokens', 'output_tokens', 'spend', 'duration'] as const;
@@ -178,8 +178,8 @@ export function packLimits(limits: EffectiveLimits): JsonObject {
     const limit = limits[name];
     if (!limit) continue;
     const { value, from, declared } = limit;
-    const shown = name === 'spend' ? formatMoney(value) : limitNumber(name, value);
-    packed[name] = { value: shown, from, declared };
+    const amount = name === 'spend' ? formatMoney(value) : limitNumber(name, value);
+    packed[name] = { value: amount, from, declared };
   }
   const { spend_currency, context_warn } = limits;
   return { ...packed, spend_currency, context_warn };
@@ -208,32 +208,32 @@ interface Refused {
   readonly refused: string;
 }
 
-function readWanted(wanted: JsonObject): Map<LimitName, bigint> | Refused {
+function readWanted(request: JsonObject): Map<LimitName, bigint> | Refused {
   const values = new Map<LimitName, bigint>();
-  for (const [key, given] of Object.entries(wanted)) {
+  for (const [key, raw] of Object.entries(request)) {
     if (key === 'spend_currency') continue;
     const name = LIMIT_NAMES.find((each) => each === key);
-    const value = name && readLimit(name, given);
+    const value = name && readLimit(name, raw);
     if (name === undefined) {
       return { refused: `limit \`${key}\` not found${suggestion(key, LIMIT_NAMES)}` };
     }
-    if (value === undefined) return { refused: `the new limit \`${key}\` is no amount` };
+    if (value === undefined) return { refused: `the new limit \`${key}\` must be a number` };
     values.set(name, value);
   }
   return values;
 }
 
 /**
- * Returns the limits with the raises that a hook asked for, each up to its ceiling. No limit is lowered. Fails
+ * Returns the limits with the raises that a hook requested, each up to its ceiling. No limit is lowered. Fails
  * if the limit that was reached would still not cover `needed`.
  */
 export function raisedLimits(
-  wanted: JsonObject,
+  request: JsonObject,
   limits: EffectiveLimits,
   room: RaiseRoom,
   reached?: { limit: LimitName; needed: bigint },
 ): { limits: EffectiveLimits; raised: LimitName[] } | Refused {
-  const values = readWanted(wanted);
+  const values = readWanted(request);
   if ('refused' in values) return values;
   const raised: { [name in LimitName]?: EffectiveLimit } = {};
   for (const [name, value] of values) {
@@ -247,11 +247,11 @@ export function raisedLimits(
   }
   const risen = reached && raised[reached.limit];
   if (reached && (!risen || risen.value < reached.needed)) {
-    const asked = values.has(reached.limit);
+    const isRequested = values.has(reached.limit);
     return {
-      refused: asked
-        ? `\`${reached.limit}\` may not be raised far enough to go on`
-        : `the hook names no new limit for \`${reached.limit}\``,
+      refused: isRequested
+        ? `limit \`${reached.limit}\` cannot be raised far enough to continue`
+        : `the hook returned no new value for limit \`${reached.limit}\``,
     };
   }
   return {

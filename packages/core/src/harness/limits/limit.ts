@@ -1,5 +1,5 @@
-// Limits as whole numbers: counts, milliseconds and nano-units of money. Before a unit of work starts, the use
-// so far and the worst case of the unit must fit together.
+// Computes with limits as whole numbers: counts, milliseconds and nano-units of money. Before a unit of work
+// starts, the limits must cover the use so far and the worst case of the unit together.
 import { type Failure, type Fault, fail, type JsonObject } from '../../base/index.ts';
 import { LIMIT_NAMES } from '../../flow/index.ts';
 import { formatMoney, type Price, parseMoney, worstCost } from '../../llm/index.ts';
@@ -29,14 +29,14 @@ export interface LimitEvent {
   readonly name: 'limit';
   readonly code: `${LimitName}_exceeded`;
   readonly limit: LimitName;
-  /** Use in user units: seconds, units of the currency. */
+  /** Use so far, in user units such as seconds or units of the currency. */
   readonly current: number;
   readonly max: number;
   /** Amount that other requests have reserved. */
   readonly reserved?: number;
   /** Least amount of the unit that did not start. */
   readonly needed?: number;
-  /** Ancestor whose limit it is. Absent: the thread itself. */
+  /** Ancestor that has the limit. Absent: the thread itself has it. */
   readonly thread?: string;
 }
 
@@ -46,7 +46,7 @@ export interface WarningEvent extends Omit<LimitEvent, 'name' | 'code'> {
   readonly percent: number;
 }
 
-/** Limits of a single unit. Units do not add up. */
+/** Limits that apply to each unit of work alone. Their amounts do not add up. */
 const PER_UNIT = new Set<LimitName>(['context', 'depth']);
 
 const NANO = 1_000_000_000n;
@@ -54,7 +54,7 @@ const NANO = 1_000_000_000n;
 const grainOf = (name: LimitName): bigint =>
   name === 'spend' ? 1n : name === 'duration' ? 1_000_000n : NANO;
 
-/** Reads a limit in user units and drops a finer fraction. `undefined`: the value is no amount. */
+/** Reads a limit in user units and drops a finer fraction. Returns `undefined` for an invalid value. */
 export function readLimit(name: LimitName, value: unknown): bigint | undefined {
   if (typeof value !== 'number' && typeof value !== 'string') return undefined;
   // A small number would print with an exponent.
@@ -68,8 +68,8 @@ export const limitNumber = (name: LimitName, value: bigint): number =>
   Number(formatMoney(value * grainOf(name)));
 
 /**
- * Returns the first limit that the unit would pass. `current` is the use so far; for `context` and `depth`, the
- * size of the unit.
+ * Returns the first limit that the unit would exceed. `current` is the use so far; for `context` and `depth` it
+ * is the size of the unit.
  */
 export function firstExceeded(
   used: LimitAmounts,
@@ -107,22 +107,22 @@ export function limitWords(event: Omit<LimitEvent, 'name' | 'code'>): string {
   const whose = thread === undefined ? '' : ` of thread \`${thread}\``;
   const start = `limit \`${limit}\`${whose} reached: ${current}`;
   if (PER_UNIT.has(limit)) return `${start} is more than ${max}`;
-  const held = reserved === undefined ? '' : `, ${reserved} reserved for others`;
+  const otherUse = reserved === undefined ? '' : `, ${reserved} reserved for others`;
   const next = needed === undefined ? '' : `, the next request needs ${needed}`;
-  return `${start} of ${max} used${held}${next}`;
+  return `${start} of ${max} used${otherUse}${next}`;
 }
 
-/** A limit that was reached. `least`: the value that it needs for the unit, in counted units. */
+/** A limit that was reached. `least`: smallest value that allows the unit, in counted units. */
 interface ReachedLimit {
   readonly event: LimitEvent;
   readonly least: bigint;
 }
 
-// INVARIANT: a fault is only ever a limit because this file made it, never because of its code or fields. A copy
+// INVARIANT: a fault counts as a limit only if this file created it, never because of its code or fields. A copy
 // of the fault keeps the symbol, and JSON cannot contain it.
 const LIMIT = Symbol('limit');
 
-/** Returns the limit behind a fault, and `undefined` if this file did not make it. */
+/** Returns the limit that caused a fault, or `undefined` if this file did not create the fault. */
 export const limitIn = ({ detail }: Fault): ReachedLimit | undefined =>
   (detail as { [LIMIT]?: ReachedLimit })[LIMIT];
 
@@ -168,7 +168,7 @@ const MARKS = [80n, 95n] as const;
 export const markKey = ({ limit, percent }: Pick<WarningEvent, 'limit' | 'percent'>): string =>
   `${limit}:${percent}`;
 
-/** Returns warnings for marks that were passed and not reported. A limit of zero has none. */
+/** Returns a warning for each percentage that was crossed and not reported. A limit of zero has no warnings. */
 export function crossedMarks(
   used: LimitAmounts,
   limits: EffectiveLimits,
@@ -214,13 +214,13 @@ export function contextWarning(
   return warningEvent('context', Math.round(warn * 100), BigInt(after), max);
 }
 
-/** Returns the limits for `<when>` as numbers. An absent limit is null. */
+/** Returns the limits as numbers, for conditions in `<when>`. An absent limit is null. */
 export function limitsView(limits: EffectiveLimits): JsonObject {
   const { spend_currency, context_warn } = limits;
-  const shown = LIMIT_NAMES.map((name) => {
+  const entries = LIMIT_NAMES.map((name) => {
     return [name, limits[name] ? limitNumber(name, limits[name].value) : null] as const;
   });
-  return { ...Object.fromEntries(shown), spend_currency, context_warn };
+  return { ...Object.fromEntries(entries), spend_currency, context_warn };
 }
 
 /** A planned model request. Its worst case is reserved before it is sent. */
@@ -250,7 +250,7 @@ function requestUnit(input: number, output: number, price: Price): LimitAmounts 
   };
 }
 
-/** Limits of which a request takes more than one unit. */
+/** Limits from which one request takes more than one unit. */
 const ADDS_UP = new Set<LimitName>(['tokens', 'input_tokens', 'output_tokens', 'spend']);
 
 /** Returns the amounts of the smallest useful request. */
@@ -260,7 +260,7 @@ export const smallestRequest = (plan: RequestPlan): LimitAmounts =>
 const leastOf = ({ minTokens, maxTokens }: RequestPlan): number =>
   Math.max(1, Math.min(minTokens, maxTokens));
 
-/** Returns the longest answer that exceeds no limit. Costs grow with the answer, so it is found by halving. */
+/** Returns the length of the longest answer that exceeds no limit. Costs grow with the length of the answer. */
 function longestAnswer(plan: RequestPlan, least: number, most: number): number {
   let [good, bad] = [least, most];
   while (bad - good > 1) {
@@ -272,14 +272,14 @@ function longestAnswer(plan: RequestPlan, least: number, most: number): number {
   return good;
 }
 
-/** Shortens the answer to the room that is left. Refuses the request below the smallest useful answer. */
+/** Shortens the answer until it exceeds no limit. Refuses the request if that is below the useful minimum. */
 export function fitRequest(plan: RequestPlan): RequestFit {
   const { input, price, window, limits, used } = plan;
   const least = leastOf(plan);
   const most = window === undefined ? plan.maxTokens : Math.min(plan.maxTokens, window - input);
-  const wanted = most < least ? undefined : requestUnit(input, most, price);
-  if (wanted && !firstExceeded(used, wanted, limits)) {
-    return { maxTokens: most, unit: wanted };
+  const largest = most < least ? undefined : requestUnit(input, most, price);
+  if (largest && !firstExceeded(used, largest, limits)) {
+    return { maxTokens: most, unit: largest };
   }
   const smallest = requestUnit(input, least, price);
   const event = firstExceeded(used, smallest, limits);
@@ -287,10 +287,10 @@ export function fitRequest(plan: RequestPlan): RequestFit {
     const { limit } = event;
     const before = PER_UNIT.has(limit) ? 0n : (used[limit] ?? 0n);
     const needed = smallest[limit] ?? 0n;
-    const told = ADDS_UP.has(limit) ? { ...event, needed: limitNumber(limit, needed) } : event;
-    return { event: told, needed: before + needed };
+    const report = ADDS_UP.has(limit) ? { ...event, needed: limitNumber(limit, needed) } : event;
+    return { event: report, needed: before + needed };
   }
-  if (!wanted) {
+  if (!largest) {
     const max = BigInt(window ?? 0);
     return { event: limitEvent('context', BigInt(input), max), needed: BigInt(input + least) };
   }

@@ -20,7 +20,7 @@ test('a root goes up to twice what it had, however often it asks', () => {
   expect(twice).toMatchObject({ limits: { turns: { value: 20n } } });
   const end = 'limits' in twice ? twice.limits : initial;
   expect(raisedLimits({ turns: 900 }, end, root, { limit: 'turns', needed: 21n })).toEqual({
-    refused: '`turns` may not be raised far enough to go on',
+    refused: 'limit `turns` cannot be raised far enough to continue',
   });
 });
 
@@ -29,7 +29,7 @@ test('a raise must let the unit start that was refused', () => {
   expect(raisedLimits({ tokens: 1299 }, initial, root, reached)).toHaveProperty('refused');
   expect(raisedLimits({ tokens: 1300 }, initial, root, reached)).toHaveProperty('limits');
   expect(raisedLimits({ turns: 20 }, initial, root, reached)).toEqual({
-    refused: 'the hook names no new limit for `tokens`',
+    refused: 'the hook returned no new value for limit `tokens`',
   });
 });
 

@@ -1,4 +1,4 @@
-// Hides secrets in the events of a provider, also a secret that is spread over several pieces of a text.
+// Hides secrets in the events of a provider, even a secret that several pieces of a text contain in parts.
 import {
   isObject,
   type Json,
@@ -13,7 +13,7 @@ const PIECES: ReadonlySet<string> = new Set(
   'text thinking partial_json content reasoning_content arguments refusal'.split(' '),
 );
 
-/** Texts that grow over events are redacted as the one text that they are. */
+/** Creates a redactor for events. A text that grows over several events is redacted as one text. */
 export function createEventRedactor(redactor: Redactor) {
   const growing = new Map<string, RedactionStream>();
   function piece(place: string, text: string): string {
@@ -26,24 +26,24 @@ export function createEventRedactor(redactor: Redactor) {
     if (!isObject(value)) return value;
     const { index } = value;
     const here = typeof index === 'number' ? `${place}#${index}` : place;
-    const shown: JsonObject = {};
+    const redacted: JsonObject = {};
     for (const [key, child] of Object.entries(value)) {
-      shown[key] =
+      redacted[key] =
         typeof child === 'string' && PIECES.has(key)
           ? piece(`${here}/${key}`, child)
           : walk(child, `${here}/${key}`);
     }
-    return shown;
+    return redacted;
   }
   return {
     data(text: string): Json {
       const parsed = parseJson(text, 50);
       return parsed.ok ? redactor.json(walk(parsed.output, '')) : redactor.text(text);
     },
-    /** What was held back to the end, by where it belongs. */
+    /** Returns the withheld ends of texts, by the path of their field. */
     rest(): JsonObject {
-      const left = [...growing].map(([place, stream]) => [place, stream.end()] as const);
-      return Object.fromEntries(left.filter(([, text]) => text !== ''));
+      const rests = [...growing].map(([place, stream]) => [place, stream.end()] as const);
+      return Object.fromEntries(rests.filter(([, text]) => text !== ''));
     },
   };
 }

@@ -1,5 +1,5 @@
-// A thread that runs anywhere, seen from here: its events as its journal has them, and in the end how it
-// ended or where it rests. Nothing of it is held, and nothing is polled: the registry is watched.
+// Follows a thread that runs in any process: its events from the store, and in the end its result or its parked
+// state. It claims no lease and does not poll, because the store reports changes.
 import { fail, type Outcome, ok, plainText } from '../../base/index.ts';
 import {
   isEnded,
@@ -15,11 +15,11 @@ type FollowPorts = Pick<Store, 'thread' | 'changes' | 'watch' | 'approvals' | 'f
 
 /** Events of the store, with secrets as references. The result does not depend on reading them. */
 export interface FollowedRun extends AsyncIterable<StoredEvent> {
-  /** How it ended, or where it rests; `cancelled` when the signal came first. */
+  /** Result of the thread, or its state if it parked. Fails with `cancelled` if the signal was aborted first. */
   readonly result: Promise<Outcome<ThreadResult>>;
 }
 
-/** Does nobody go on with it by himself? What is interrupted waits for a person where there are no workers. */
+/** True if no process continues the thread by itself. Without workers an interrupted thread waits for a person. */
 const isResting = ({ fleet }: FollowPorts, status: ThreadStatus): boolean =>
   isEnded(status) || RESTS.has(status) || (status === 'interrupted' && fleet === undefined);
 
@@ -44,7 +44,7 @@ async function untilRest(
       if (!row.ok || hasRested(store, row.output, after)) return row;
       if (!(await next).done) continue;
       return signal.aborted
-        ? fail('cancelled', `thread \`${id}\` is not followed any more`)
+        ? fail('cancelled', `the caller stopped following thread \`${id}\``)
         : fail('store_closed', `the store was closed while thread \`${id}\` was followed`);
     }
   } finally {
@@ -52,13 +52,13 @@ async function untilRest(
   }
 }
 
-/** Returns the text of the pending approval request. */
+/** Returns the text of the pending approval request, or an empty text if there is none. */
 async function questionOf(store: FollowPorts, id: string): Promise<string> {
   const open = await store.approvals({ thread: id, state: 'pending' });
   const [first] = open.ok ? open.output : [];
   if (!first) return '';
   const { question, reason } = first.shown;
-  return plainText(question ?? reason ?? '') || `waits for approval ${first.id}`;
+  return plainText(question ?? reason ?? '') || `approval ${first.id} is pending`;
 }
 
 async function resultAtRest(store: FollowPorts, row: ThreadRow): Promise<ThreadResult> {
@@ -78,7 +78,7 @@ async function* eventsUntilRest(
 ): AsyncGenerator<StoredEvent> {
   const before = await store.thread(id);
   if (!before.ok) return;
-  /** The last event that there is, once it rests. */
+  /** Returns the number of the last event, if the thread has parked or ended. */
   const lastOf = (row: ThreadRow): number =>
     hasRested(store, row, after) ? row.seq : Number.POSITIVE_INFINITY;
   let last = lastOf(before.output);
@@ -101,7 +101,7 @@ async function* eventsUntilRest(
   }
 }
 
-/** From event number `after` on, until it rests or ends; a rest that was there before does not count. */
+/** Follows a thread from event `after` on until it parks or ends. A thread that parked before must run first. */
 export function followThread(
   store: FollowPorts,
   id: string,

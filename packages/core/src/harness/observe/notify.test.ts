@@ -133,8 +133,8 @@ test('nobody could be told: that is recorded, and the run goes on', async () => 
   refusing.notifier.event('a', ended('failed'));
   await refusing.notifier.settled();
   expect(refusing.troubles).toEqual([
-    'nobody could be notified: network_error',
-    'nobody could be notified: internal_error',
+    'a notice was not delivered: network_error',
+    'a notice was not delivered: internal_error',
   ]);
 });
 

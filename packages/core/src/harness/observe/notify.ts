@@ -50,7 +50,7 @@ export const runNotice =
       child.on('close', (code) =>
         resolve(code === 0 ? ok(null) : fail('tool_failed', `the command ended with ${code}`)),
       );
-      // A command that does not read its input is told all the same.
+      // The error of a command that does not read its input is ignored.
       child.stdin?.on('error', () => {});
       child.stdin?.end(`${JSON.stringify(notice)}\n`);
     });
@@ -65,7 +65,7 @@ type Notice = {
   status: string;
   code: string;
   at: string;
-  /** Which question it is, for `km approvals`. */
+  /** Id of the approval request, for `km approvals`. Absent: the notice is not about one. */
   approval_id?: string;
 };
 
@@ -89,14 +89,14 @@ const ENDINGS: { readonly [status in ThreadStatus]?: NoticeKind } = {
 };
 
 /** Returns the notice for an event, and `undefined` for most events. */
-function toldBy(
+function noticeFor(
   { type, data }: JournalEvent,
   isRoot: boolean,
 ): Pick<Notice, 'event' | 'status' | 'code' | 'approval_id'> | undefined {
   if (type === 'approval' && data.state === 'pending') {
     const event = data.action === 'stuck' ? 'stuck' : 'approval';
-    const asked = data.approval === undefined ? {} : { approval_id: data.approval };
-    return { event, status: 'waiting', code: '', ...asked };
+    const request = data.approval === undefined ? {} : { approval_id: data.approval };
+    return { event, status: 'waiting', code: '', ...request };
   }
   // The end of a child concerns its parent alone. An approval request always concerns people.
   if (type !== 'thread_end' || !isRoot) return undefined;
@@ -105,7 +105,7 @@ function toldBy(
   return event && { event, status, code: CODE.test(code) ? code : '' };
 }
 
-/** A text is run by the shell, a list as it is. */
+/** Returns a command with its arguments. The shell runs a text; a list is run directly. */
 function commandOf(command: Json | undefined): readonly string[] | undefined {
   if (typeof command === 'string' && command !== '') return ['/bin/sh', '-c', command];
   if (!Array.isArray(command) || command.length === 0) return undefined;
@@ -115,13 +115,13 @@ function commandOf(command: Json | undefined): readonly string[] | undefined {
 export function createNotifier(ports: NotifyPorts) {
   const underWay = new Set<Promise<void>>();
 
-  async function told(work: Promise<Outcome<unknown>>): Promise<void> {
-    const done = await work.catch(() => fail('internal_error', 'it threw'));
-    if (!done.ok) ports.trouble(`nobody could be notified: ${done.error.code}`);
+  async function awaitDelivery(work: Promise<Outcome<unknown>>): Promise<void> {
+    const outcome = await work.catch(() => fail('internal_error', 'the notice failed'));
+    if (!outcome.ok) ports.trouble(`a notice was not delivered: ${outcome.error.code}`);
   }
   function keep(work: Promise<Outcome<unknown>>): void {
-    const kept = told(work).finally(() => underWay.delete(kept));
-    underWay.add(kept);
+    const pending = awaitDelivery(work).finally(() => underWay.delete(pending));
+    underWay.add(pending);
   }
   return {
     event(thread: string, event: JournalEvent): void {
@@ -133,7 +133,7 @@ export function createNotifier(ports: NotifyPorts) {
         [id, about] = [about.parent ?? '', ports.thread(about.parent ?? '')];
       }
       if (!about || about.kind === 'hook') return;
-      const news = toldBy(event, about.parent === undefined);
+      const news = noticeFor(event, about.parent === undefined);
       if (!news || (Array.isArray(settings.on) && !settings.on.includes(news.event))) return;
       const at = new Date(ports.now()).toISOString();
       const { directive, title } = about;
@@ -144,7 +144,7 @@ export function createNotifier(ports: NotifyPorts) {
       const command = commandOf(settings.command);
       if (command) keep(ports.run(command, notice));
     },
-    /** Until everything under way was told or given up. */
+    /** Resolves when every notice was delivered or has failed. */
     async settled(): Promise<void> {
       while (underWay.size > 0) await Promise.all(underWay);
     },

@@ -1,6 +1,5 @@
-// What a provider sent, event by event, in `stream.jsonl` of a thread: for whoever asks for it. A secret
-// that is spread over several pieces of a text is found all the same, so a piece may stand a little
-// later than it came.
+// Writes the events of a provider to `stream.jsonl` of a thread, if its directive keeps them. A secret that several
+// pieces of a text contain in parts is redacted too, so a piece can be written later than it arrived.
 import { mkdirSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import type { Clock, JsonObject, Redactor } from '../../base/index.ts';
@@ -19,18 +18,18 @@ interface RawStreamPorts {
 
 const MAX_FILE = 64 * 1024 * 1024;
 const MAX_HELD = 64 * 1024;
-/** Before the sinks of a provider's tool: events that hold nothing of the thread's secrets. */
+/** Returns a filter that hides the thread's secrets from the sinks of a tool. `undefined`: it has no secrets. */
 function createEventFilter(redactor: Redactor): EventFilter | undefined {
   if (redactor.isIdle) return undefined;
   const redact = createEventRedactor(redactor);
   return {
     push({ event, data, id }) {
-      const shown = redact.data(data);
-      const isText = typeof shown === 'string' && !/^\s*"/.test(data);
+      const redacted = redact.data(data);
+      const isText = typeof redacted === 'string' && !/^\s*"/.test(data);
       return [
         {
           ...(event !== undefined && { event: redactor.text(event) }),
-          data: isText ? shown : JSON.stringify(shown),
+          data: isText ? redacted : JSON.stringify(redacted),
           ...(id !== undefined && { id: redactor.text(id) }),
         },
       ];
@@ -42,7 +41,7 @@ function createEventFilter(redactor: Redactor): EventFilter | undefined {
   };
 }
 
-/** Lines to the end of the file, in large writes; nothing more once it is full. */
+/** Appends lines to the file, unless it is full. */
 function writeLines(file: string, lines: string): void {
   mkdirSync(dirname(file), { recursive: true, mode: 0o700 });
   const records = createRecordFile(file);
@@ -58,21 +57,21 @@ function rawStream(ports: RawStreamPorts): (thread: string, turn: number) => Raw
   return (thread, turn) => {
     const file = join(ports.dir, thread, 'stream.jsonl');
     const redact = createEventRedactor(ports.redactor(thread));
-    let [held, isBroken] = ['', false];
+    let [buffer, isBroken] = ['', false];
     function flush(): void {
-      if (held === '' || isBroken) return;
+      if (buffer === '' || isBroken) return;
       try {
-        writeLines(file, held);
+        writeLines(file, buffer);
       } catch (error) {
         isBroken = true;
         ports.trouble(`the stream \`${file}\` cannot be written: ${(error as Error).message}`);
       }
-      held = '';
+      buffer = '';
     }
     function line(what: JsonObject): void {
       const ts = new Date(ports.clock.now()).toISOString();
-      held += `${JSON.stringify({ ts, turn, ...what })}\n`;
-      if (held.length > MAX_HELD) flush();
+      buffer += `${JSON.stringify({ ts, turn, ...what })}\n`;
+      if (buffer.length > MAX_HELD) flush();
     }
     return {
       write({ event, data }) {

@@ -1,6 +1,5 @@
-// Spans and metrics, made from what is recorded anyway; the loop knows nothing of them. Which SDK takes
-// them is the user's choice: as long as none is registered, nothing is done.
-// INVARIANT: names and numbers only, never what was said, given or returned.
+// Creates spans and metrics from recorded events. The user chooses the SDK. Without a registered SDK nothing is
+// created. INVARIANT: spans and metrics have names and numbers, never the text of messages, arguments or results.
 import {
   type Attributes,
   type Context,
@@ -28,10 +27,10 @@ import type {
 import type { Usage } from '../../llm/index.ts';
 import type { ThreadFacts } from '../thread/ports.ts';
 
-/** Told of every event of every thread. */
+/** Receives every event of every thread. */
 export interface Telemetry {
   (thread: string, event: Noted): void;
-  /** Its events are told where they are written: what it was started in is the place of its span. */
+  /** Called when a thread starts or resumes, because its span belongs to the context that is active then. */
   opened?(thread: string): void;
 }
 
@@ -69,7 +68,7 @@ function instruments() {
   };
 }
 
-/** All input counts as input, cached or not; the cached parts are told apart besides. */
+/** Returns the number of all input tokens. Other attributes have the cached parts. */
 const inputTokens = ({ input_tokens, cache_read_tokens, cache_write_tokens }: Usage): number =>
   input_tokens + cache_read_tokens + cache_write_tokens;
 
@@ -83,7 +82,7 @@ const usageAttributes = ({ usage, model, stop, price_row }: Reply): Attributes =
   'kernmantle.price_row': price_row,
 });
 
-/** Codes are a closed vocabulary; messages may hold values and stay here. */
+/** Ends a span with a code. A message can contain values, so it is never part of a span. */
 function endWith(span: Span | undefined, error?: string): void {
   if (!span) return;
   if (error) {
@@ -93,7 +92,7 @@ function endWith(span: Span | undefined, error?: string): void {
   span.end();
 }
 
-/** Is there an SDK behind the API? */
+/** True if an SDK is registered. */
 function isRecorded(): boolean {
   const provider = trace.getTracerProvider();
   return (
@@ -145,7 +144,7 @@ function endCall(own: Open, { call_id: id, content, is_error }: ToolResult): voi
   own.calls.delete(id);
 }
 
-/** Told when it is over: it began as long ago as it took. */
+/** Adds the span of a hook at its end. The duration determines its start. */
 function hook(own: Open, { directive, event, deed, duration_ms }: HookAnswered, ended: number) {
   const attributes = {
     'kernmantle.hook.directive': directive,
@@ -164,7 +163,7 @@ function endThread(own: Open, { status, code }: DataOf<'thread_end'>): void {
   endWith(own.thread, FAILED.has(status) ? (code ?? status) : undefined);
 }
 
-/** The spans of the threads that are at work here. */
+/** Keeps the spans of the threads that run here. */
 function createSpans({ now, thread: describe }: TelemetryPorts) {
   const open = new Map<string, Open>();
   const startedIn = new Map<string, Context>();
@@ -181,15 +180,15 @@ function createSpans({ now, thread: describe }: TelemetryPorts) {
       'gen_ai.conversation.id': id,
       'kernmantle.thread.kind': about?.kind ?? 'thread',
     };
-    const made = startChild(name, parent?.within ?? around, { attributes });
-    const within = trace.setSpan(around, made);
-    const own: Open = { thread: made, within, calls: new Map() };
+    const span = startChild(name, parent?.within ?? around, { attributes });
+    const within = trace.setSpan(around, span);
+    const own: Open = { thread: span, within, calls: new Map() };
     open.set(id, own);
     return own;
   }
   const opened = (id: string): void => void startedIn.set(id, context.active());
-  const tell = (id: string, event: Noted): void => {
-    // Says again what other events say; the last one comes after the end.
+  const onEvent = (id: string, event: Noted): void => {
+    // This event repeats other events, and the last one comes after the end of the thread.
     if (event.type === 'status') return;
     const own = open.get(id) ?? begin(id);
     if (!own) return;
@@ -205,7 +204,7 @@ function createSpans({ now, thread: describe }: TelemetryPorts) {
       open.delete(id);
     }
   };
-  return Object.assign(tell, { opened });
+  return Object.assign(onEvent, { opened });
 }
 
 type Instruments = ReturnType<typeof instruments>;
@@ -219,7 +218,7 @@ function countUsage({ tokens, spend }: Instruments, reply: Reply): void {
   if (spent > 0) spend.add(spent, attributes);
 }
 
-/** The instruments are made anew when another SDK has come. */
+/** Returns a function that counts events. Another SDK gets new instruments. */
 function createMeasures(): (event: JournalEvent) => void {
   let measured: { provider: unknown; by: Instruments } | undefined;
   const instrumentsNow = (): Instruments => {
@@ -237,11 +236,11 @@ function createMeasures(): (event: JournalEvent) => void {
 
 export function createTelemetry(ports: TelemetryPorts): Telemetry {
   const [span, measure] = [createSpans(ports), createMeasures()];
-  const tell = (thread: string, event: Noted): void => {
+  const onEvent = (thread: string, event: Noted): void => {
     span(thread, event);
     measure(event);
   };
-  return Object.assign(tell, { opened: span.opened });
+  return Object.assign(onEvent, { opened: span.opened });
 }
 
 interface WrittenTrace {
@@ -268,7 +267,7 @@ function contextOf({ traceparent = '', tracestate = '' }: WrittenTrace): Context
   return trace.setSpanContext(ROOT_CONTEXT, remote);
 }
 
-/** Empty without a trace: an SDK that records nothing has an identifier of zeros, which no peer may be sent. */
+/** Returns the context for a peer. Empty without a trace: an SDK that records nothing has an id of zeros. */
 function writtenContext(span: Span): WrittenTrace {
   if (!isSpanContextValid(span.spanContext())) return {};
   const { traceId, spanId, traceFlags, traceState } = span.spanContext();
@@ -277,7 +276,7 @@ function writtenContext(span: Span): WrittenTrace {
   return { traceparent: `00-${traceId}-${spanId}-${flags}`, ...(tracestate && { tracestate }) };
 }
 
-/** `failed` names the code of an answer that is a failure. What is thrown is thrown on. */
+/** Runs work in a span. `failed` returns the code of an answer that is a failure. Exceptions are rethrown. */
 export async function inSpan<T>(
   { name, side, attributes, parent = {} }: RequestSpan,
   work: (own: WrittenTrace) => Promise<T>,

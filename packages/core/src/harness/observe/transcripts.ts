@@ -1,5 +1,5 @@
-// Transcripts of threads: what people read. Arguments are shown as a hash and how they begin; the
-// registry has them whole. A transcript that lost lines is written again from the registry.
+// Writes the transcripts of threads, which people read. An argument appears as a hash and a preview; the store has
+// the whole. A transcript that lost lines is written again from the store.
 import {
   type Clock,
   createRedactor,
@@ -23,40 +23,40 @@ import {
 import type { KnownSecrets } from '../secrets/known-secrets.ts';
 import type { LostCommits } from '../thread/ports.ts';
 
-/** A result is shown further than an argument: it is what people look for. */
+/** Length of the preview of a result. It is longer than that of an argument, because people look for results. */
 const RESULT = 2000;
-/** So many files are held open at once. */
+/** Maximum number of open files. */
 const MAX_OPEN = 256;
-/** So many events of one thread wait for each other at most. */
+/** Maximum number of events of one thread that wait for a write. */
 const MAX_WAITING = 100;
-/** For what is known to hold no secret. */
+/** Redactor for data that surely contains no secret. */
 const NOTHING_HIDDEN = createRedactor([]);
 
-/** Shown already: a reply and its calls have the same arguments. */
+/** Previews by value. They are used again, because a reply and its calls have the same arguments. */
 type Previews = Map<Json, Json>;
 
-// Secrets go first: written as JSON once more they would be escaped deeper than anybody looks, and a
-// hash of them would tell whoever guesses that he is right.
+// Secrets are redacted before the preview. Inside JSON of JSON an escaped secret would not be found, and the hash of
+// a value with a secret would confirm a guess.
 function preview(value: Json, redactor: Redactor, before: Previews): Json {
-  const known = before.get(value);
-  if (known !== undefined) return known;
-  const shown = { ...previewOf(redactor.json(value), redactor) };
-  before.set(value, shown);
-  return shown;
+  const cached = before.get(value);
+  if (cached !== undefined) return cached;
+  const result = { ...previewOf(redactor.json(value), redactor) };
+  before.set(value, result);
+  return result;
 }
 
 function previewCalls(content: Json, redactor: Redactor, before: Previews): Json {
   if (!Array.isArray(content)) return content;
-  const shown: Json[] = [];
+  const blocks: Json[] = [];
   for (const block of content) {
     const isCall = isObject(block) && block.type === 'tool_call';
-    const { arguments: given = {} } = isCall ? block : {};
-    shown.push(isCall ? { ...block, arguments: preview(given, redactor, before) } : block);
+    const { arguments: parameters = {} } = isCall ? block : {};
+    blocks.push(isCall ? { ...block, arguments: preview(parameters, redactor, before) } : block);
   }
-  return shown;
+  return blocks;
 }
 
-/** Which field of an event is shown shortened. */
+/** Field that is shortened, by type of event. */
 const SHORTENED: Readonly<Record<string, string>> = {
   thread_start: 'inputs',
   assistant_message: 'content',
@@ -74,17 +74,17 @@ function shownText(
   before: Previews,
 ): string {
   const field = isFull ? '' : (SHORTENED[type] ?? '');
-  const given = data[field];
-  if (given === undefined) {
+  const value = data[field];
+  if (value === undefined) {
     return redactor ? JSON.stringify(redactor.json(data)) : (text ?? JSON.stringify(data));
   }
   const hide = redactor ?? NOTHING_HIDDEN;
   let short: Json;
-  if (type === 'assistant_message') short = previewCalls(given, hide, before);
-  else if (type !== 'tool_result') short = preview(given, hide, before);
-  else short = { ...previewOf(hide.json(given), hide, RESULT) };
-  const shown = { ...data, [field]: short };
-  return JSON.stringify(redactor ? redactor.json(shown) : shown);
+  if (type === 'assistant_message') short = previewCalls(value, hide, before);
+  else if (type !== 'tool_result') short = preview(value, hide, before);
+  else short = { ...previewOf(hide.json(value), hide, RESULT) };
+  const blocks = { ...data, [field]: short };
+  return JSON.stringify(redactor ? redactor.json(blocks) : blocks);
 }
 
 interface TranscriptPorts {
@@ -101,25 +101,25 @@ interface OpenTranscript {
   state: 'new' | 'open' | 'broken';
 }
 
-/** A thread that this process writes. */
+/** A thread whose transcript this process writes. */
 interface WrittenThread {
   writing: OpenTranscript;
-  // What is recorded in two rounds of the event loop, mostly an intent and its result, is one write. A
-  // process that is killed before loses lines the registry has: who resumes the thread writes them again.
+  // Events of two rounds of the event loop, mostly an intent and its result, are one write. A process that is
+  // killed before loses lines that the store has. The process that resumes the thread writes them again.
   waiting: Line[];
-  /** The number of its next event; undefined: nothing is known of the file. */
+  /** Number of the next event. Absent: the state of the file is not certain. */
   next?: number;
   restoring?: Promise<void>;
-  /** Done with, once it is restored. */
+  /** True if the thread is closed once its file is restored. */
   isLeaving?: true;
 }
 
 export class Transcripts {
   readonly #ports: TranscriptPorts;
   readonly #threads = new Map<string, WrittenThread>();
-  /** The one used last is the last. */
+  /** Open files. The most recently used file is the last one. */
   readonly #files = new Map<string, Transcript>();
-  /** Is there a write at the end of the next round? */
+  /** True if a write is planned for the end of the next round. */
   #isDue = false;
   readonly #flushAll = (): void => {
     this.#isDue = false;
@@ -138,7 +138,7 @@ export class Transcripts {
       const own = this.#threads.get(thread) ?? { writing, waiting: [] };
       this.#threads.set(thread, own);
       own.writing = writing;
-      // Nothing to write is a question too: is everything there that was recorded before?
+      // A call without events only checks that the file has all earlier events.
       if (writing.state === 'new') this.#restore(thread, own, firstSeq);
       if (events.length === 0) return;
       writing.state = 'open';
@@ -146,7 +146,7 @@ export class Transcripts {
     };
   }
 
-  /** This process is done with the thread; its next line opens the file again. */
+  /** Closes the file of a thread. Its next line opens the file again. */
   done(thread: string): void {
     const own = this.#threads.get(thread);
     if (own?.restoring) {
@@ -158,7 +158,7 @@ export class Transcripts {
     this.#threads.delete(thread);
   }
 
-  /** Until the file holds what was told of this thread, and what was lost before. */
+  /** Resolves when the file has all events of this thread, and those that it had lost. */
   async written(thread: string): Promise<void> {
     await this.#threads.get(thread)?.restoring;
     this.#flush(thread);
@@ -179,7 +179,7 @@ export class Transcripts {
     return { events: lines.length, calls };
   }
 
-  /** Until everything is written that was lost before and is written again. */
+  /** Resolves when all lost lines are written again. */
   async settled(): Promise<void> {
     for (const { restoring } of this.#threads.values()) await restoring;
   }
@@ -187,13 +187,13 @@ export class Transcripts {
   #note(thread: string, own: WrittenThread, events: readonly Noted[], firstSeq: number): void {
     const ts = this.#ports.clock.now();
     let seq = firstSeq;
-    // JSON by construction: the union holds nothing else.
+    // The type of an event allows nothing but JSON.
     for (const event of events) own.waiting.push({ ...event, ts, seq: seq++ } as Line);
     own.next = seq;
     if (own.waiting.length >= MAX_WAITING) this.#flush(thread);
     if (this.#isDue) return;
     this.#isDue = true;
-    // After the next round, not after this one.
+    // The write starts after the next round of the event loop, not after this one.
     setImmediate(setImmediate, this.#flushAll);
   }
 
@@ -229,7 +229,7 @@ export class Transcripts {
     return { dir: this.#ports.dir, thread, redact };
   }
 
-  /** The least recently used one makes room: a thousand threads do not hold a thousand files. */
+  /** Returns the open file of a thread. Closes the least recently used one if too many files are open. */
   #file(thread: string): Outcome<Transcript> {
     const before = this.#files.get(thread);
     const opened = before ? ok(before) : createTranscript(this.#options(thread));
@@ -246,7 +246,7 @@ export class Transcripts {
     this.#files.delete(thread);
   }
 
-  /** Before the first line of this process, unless it wrote the one before; others wait for it. */
+  /** Checks the file before the first line of this process. New lines wait for the check. */
   #restore(thread: string, own: WrittenThread, firstSeq: number): void {
     if (firstSeq === 1 || own.next === firstSeq) return;
     this.#flush(thread);
@@ -269,7 +269,7 @@ export class Transcripts {
     if (!rebuilt.ok) trouble(rebuilt.error.detail.message);
   }
 
-  /** Has the file each of these once, in order, and nothing else, not even a piece of a line? */
+  /** True if the file has each of these events once, in order, and nothing else, not even a part of a line. */
   #isWhole(thread: string, before: readonly StoredEvent[]): boolean {
     const text = readTranscript(this.#ports.dir, thread);
     if (!text.ok || text.output.problems.length > 0 || text.output.isTorn) return false;

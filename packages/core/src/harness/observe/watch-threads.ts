@@ -1,5 +1,5 @@
-// Every call of a thread is one row of the audit, as calls from outside are. What the harness does by
-// itself stands in the thread's journal; of that only what was refused or failed is told here.
+// Connects threads with the audit, transcripts, telemetry and notices. Every call of a thread is one row of the
+// audit. A call of the harness itself is a row only if it failed, because the journal has all of them.
 import { hash } from 'node:crypto';
 import {
   type Clock,
@@ -30,11 +30,11 @@ import { createRawStreams } from './raw-stream.ts';
 import type { Telemetry } from './telemetry.ts';
 import { Transcripts } from './transcripts.ts';
 
-/** Which right it was: a hash, so that rows of one token can be found and nobody can use it. */
+/** Returns a hash of a token, so that the rows of one token can be found and nobody can use it. */
 const subjectOf = (token: string): string => `token:${hash('sha256', token).slice(0, 16)}`;
 
 export function auditCalls(kernel: Kernel, audit: Pick<Audit, 'write'>): Kernel {
-  /** A thread has one token for long. */
+  // The subject is cached, because a thread keeps its token for a long time.
   let [hashed, subject] = ['', subjectOf('')];
   const audited = (caller: Caller): Caller => {
     const { surface, name = '' } = caller;
@@ -60,7 +60,7 @@ export function auditCalls(kernel: Kernel, audit: Pick<Audit, 'write'>): Kernel 
   };
 }
 
-/** Transcripts, live views, telemetry and notices see what threads record, and no secret of the run. */
+/** Ports of the observers. Observers get the recorded events without the secrets of the run. */
 interface WatchPorts {
   store: Store;
   /** Folder of the transcripts, which is `.ai/threads`. */
@@ -72,7 +72,7 @@ interface WatchPorts {
   kernel: Pick<Kernel, 'execute'>;
   frame(): Frame;
   policy(): ComposedPolicy;
-  /** The user's own key, from which those of the vaults are made. */
+  /** Returns the user's own key, from which the keys of vaults are derived. */
   key(): Outcome<KeyPair>;
   /** Reports a failed write or notice, which never stops a run. */
   trouble(message: string): void;
@@ -93,31 +93,31 @@ export const telemetry = () => import('./telemetry.ts');
 
 export type RunObserver = Pick<WatchPort, 'onEvent' | 'onText'>;
 
-/** For one view. Pieces of text are shown as soon as no secret can begin in them. */
+/** Creates the observer of one view. A piece of text is shown as soon as no secret can begin in it. */
 function createListening(
   live: RunObserver,
   known: KnownSecrets,
   trouble: (message: string) => void,
 ) {
   const streams = new Map<string, RedactionStream>();
-  const show = harmless('onText', live.onText, trouble);
-  const tell = harmless('onEvent', live.onEvent, trouble);
+  const onPiece = harmless('onText', live.onText, trouble);
+  const onRecorded = harmless('onEvent', live.onEvent, trouble);
   function flush(thread: string): void {
     const rest = streams.get(thread)?.end() ?? '';
     streams.delete(thread);
-    if (rest !== '') show(thread, rest);
+    if (rest !== '') onPiece(thread, rest);
   }
   return {
     flush,
     onText(thread: string, piece: string): void {
       const stream = streams.get(thread) ?? known.redactor(thread).stream();
       streams.set(thread, stream);
-      const shown = stream.push(piece);
-      if (shown !== '') show(thread, shown);
+      const piecesToShow = stream.push(piece);
+      if (piecesToShow !== '') onPiece(thread, piecesToShow);
     },
     onEvent(thread: string, event: Noted): void {
       flush(thread);
-      tell(
+      onRecorded(
         thread,
         withTexts(event, (data) => known.redactor(thread).json(data)),
       );
@@ -145,7 +145,7 @@ export function watchThreads(ports: WatchPorts) {
   const facts = new Map<string, ThreadFacts>();
   const thread = (id: string): ThreadFacts | undefined => facts.get(id);
   let spans: Telemetry | undefined;
-  const tellTelemetry = harmless<Parameters<Telemetry>>(
+  const onTelemetry = harmless<Parameters<Telemetry>>(
     'telemetry',
     (id, event) => spans?.(id, event),
     trouble,
@@ -179,7 +179,7 @@ export function watchThreads(ports: WatchPorts) {
       return (events, firstSeq) => {
         write(events, firstSeq);
         for (const event of events) {
-          tellTelemetry(id, event);
+          onTelemetry(id, event);
           const { type } = event;
           if (type === 'thread_end' || type === 'approval') notifier.event(id, event);
         }
@@ -188,7 +188,7 @@ export function watchThreads(ports: WatchPorts) {
   };
   return {
     ...sealed,
-    /** For threads that this view looks at, and those below them. */
+    /** Returns the port for threads that this view follows, and for their descendants. */
     portFor(live: RunObserver): WatchPort {
       if (!live.onEvent && !live.onText) return port;
       const { flush, onText, onEvent } = createListening(live, known, trouble);
@@ -203,22 +203,22 @@ export function watchThreads(ports: WatchPorts) {
       };
     },
     done: (id: string): void => port.done?.(id),
-    /** To be awaited before a run: an SDK may have come in the meantime. */
+    /** Loads telemetry if an SDK is registered. It is awaited before every run. */
     async ready(): Promise<void> {
       if (spans || !Object.hasOwn(globalThis, SDK)) return;
       const { createTelemetry } = await telemetry();
       spans ??= createTelemetry({ now, thread });
     },
-    /** Without what the thread knows to be secret. */
+    /** Returns the text without the secrets of the thread. */
     mask: (id: string, text: string): string => known.redactor(id).text(text),
-    /** A result as it may be shown. */
+    /** Returns a result or a failure without secrets. */
     shown(result: Outcome<ThreadResult>): Outcome<ThreadResult> {
       if (!result.ok) return redact('', result as unknown as Json) as unknown as Failure;
       const { thread_id, outputs, text, reason } = result.output;
-      const shown = redact<JsonObject>(thread_id, { outputs, text, reason });
-      return ok({ ...result.output, ...shown });
+      const redacted = redact<JsonObject>(thread_id, { outputs, text, reason });
+      return ok({ ...result.output, ...redacted });
     },
-    /** Until the notices under way are told. */
+    /** Resolves when the transcripts are complete and every notice was delivered or has failed. */
     async settled(): Promise<void> {
       await transcripts.settled();
       await notifier.settled();

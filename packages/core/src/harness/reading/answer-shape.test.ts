@@ -35,7 +35,7 @@ describe('schemas', () => {
     ['no members', { enum: [] }, '`schema.enum`'],
     ['members of another type', { type: 'integer', enum: ['1'] }, '`schema.enum`'],
     ['long members', { enum: ['x'.repeat(201)] }, '`schema.enum`'],
-    ['other fields', { type: 'object', additionalProperties: true }, 'only named fields'],
+    ['other fields', { type: 'object', additionalProperties: true }, 'name each field'],
     ['a field that is not there', object({}, ['a']), '`schema.required`'],
     ['a bound that is none', { type: 'number', minimum: 'low' }, '`schema.minimum`'],
     ['a length beyond all', { type: 'string', maxLength: 1e9 }, '`schema.maxLength`'],
@@ -47,7 +47,7 @@ describe('schemas', () => {
     'a field called `%s` could not be told from others, and is refused',
     (name) => {
       const properties = Object.fromEntries([[name, { type: 'string' }]]) as Record<string, Json>;
-      expect(problem(fitted(object(properties), {}))).toContain('unusable name');
+      expect(problem(fitted(object(properties), {}))).toContain('invalid name');
     },
   );
 
@@ -78,7 +78,7 @@ describe('answers', () => {
 
   test('what is not asked for is refused, and its name is not repeated', () => {
     const done = fitted(object({ a: { type: 'string' } }), { 'SEND IT TO MALLORY': 1 });
-    expect(problem(done)).toBe('`answer` has a field that is not asked for; it has: a');
+    expect(problem(done)).toBe('`answer` has a field that the schema lacks; allowed: a');
   });
 
   test.each([

@@ -62,17 +62,17 @@ function typeOf(schema: JsonObject, at: string): string {
   const { type } = schema;
   // An enum of words needs no type.
   if (type === undefined && Array.isArray(schema.enum)) return 'string';
-  const known = Object.keys(KEYWORDS);
-  if (typeof type === 'string' && known.includes(type)) return type;
-  throw new Misfit(`${at}.type`, `must be one of ${choice(known)}`);
+  const types = Object.keys(KEYWORDS);
+  if (typeof type === 'string' && types.includes(type)) return type;
+  throw new Misfit(`${at}.type`, `must be one of ${choice(types)}`);
 }
 
 function checkKeywords(schema: JsonObject, type: string, at: string): void {
-  const known = [...ANYWHERE, ...(KEYWORDS[type] ?? [])];
-  const odd = Object.keys(schema).find((word) => !known.includes(word));
+  const keywords = [...ANYWHERE, ...(KEYWORDS[type] ?? [])];
+  const odd = Object.keys(schema).find((word) => !keywords.includes(word));
   if (odd === undefined) return;
-  const hint = suggestion(odd, known);
-  throw new Misfit(at, `says \`${odd}\`, which means nothing here for \`${type}\`${hint}`);
+  const hint = suggestion(odd, keywords);
+  throw new Misfit(at, `has \`${odd}\`, which type \`${type}\` does not support${hint}`);
 }
 
 function countIn(schema: JsonObject, name: string, most: number, at: string): number | undefined {
@@ -107,7 +107,7 @@ function textIn(schema: JsonObject, at: string): AnswerShape {
   if (format === 'date' || format === 'date-time') return { type: format };
   if (format === 'identifier') {
     if (typeof kind === 'string' && KIND.test(kind)) return { type: 'identifier', kind };
-    throw new Misfit(`${at}.kind`, 'must say of what kind the identifier is');
+    throw new Misfit(`${at}.kind`, 'must be the name of a kind of identifiers');
   }
   if (format === undefined)
     return { type: 'text', most: countIn(schema, 'maxLength', MAX_TEXT, at) ?? MAX_TEXT };
@@ -117,19 +117,19 @@ function textIn(schema: JsonObject, at: string): AnswerShape {
 function objectIn(schema: JsonObject, at: string, depth: number): AnswerShape {
   const { properties = {}, required = [], additionalProperties = false } = schema;
   if (additionalProperties !== false) {
-    throw new Misfit(`${at}.additionalProperties`, 'must be false: only named fields are answered');
+    throw new Misfit(`${at}.additionalProperties`, 'must be false, so name each field');
   }
   if (!isObject(properties) || Object.keys(properties).length > MAX_FIELDS) {
     throw new Misfit(`${at}.properties`, `must be a mapping of at most ${MAX_FIELDS} fields`);
   }
   const fields = new Map<string, AnswerShape>();
   for (const [name, inner] of Object.entries(properties)) {
-    if (!NAME.test(name)) throw new Misfit(`${at}.properties`, 'has a field of an unusable name');
+    if (!NAME.test(name)) throw new Misfit(`${at}.properties`, 'has a field with an invalid name');
     fields.set(name, shapeIn(inner, `${at}.properties.${name}`, depth + 1));
   }
   const isNamed = (name: Json): name is string => typeof name === 'string' && fields.has(name);
   if (!Array.isArray(required) || !required.every(isNamed)) {
-    throw new Misfit(`${at}.required`, 'must be a list of its properties');
+    throw new Misfit(`${at}.required`, 'must be a list of names from `properties`');
   }
   return { type: 'object', fields, required: new Set(required) };
 }
@@ -187,7 +187,7 @@ function checkIdentifiers(shape: AnswerShape): void {
   }
 }
 
-/** Parses the schema of a caller. An error has the path in the schema. */
+/** Parses the schema of a caller. An error contains the path in the schema. */
 export function readShape(schema: Json): Outcome<AnswerShape> {
   try {
     const shape = shapeIn(schema, 'schema', 1);
@@ -214,10 +214,10 @@ function isDate(text: string): boolean {
 const isDateTime = (text: string): boolean =>
   text[10] === 'T' && isDate(text.slice(0, 10)) && TIME.test(text.slice(11));
 
-/** Returns the known identifier of this kind with this spelling. */
+/** Returns the identifier of this kind with this spelling, or `undefined` if no result contains it. */
 type FindIdentifier = (kind: string, written: string) => Json | undefined;
 
-/** Returns the answer in the order of the schema, without other fields. `find` looks up known identifiers. */
+/** Returns the answer in the order of the schema, without other fields. `find` looks up identifiers. */
 export function fitAnswer(shape: AnswerShape, answer: Json, find: FindIdentifier): Outcome<Json> {
   try {
     return ok(fitted(shape, answer, 'answer', find));
@@ -263,8 +263,8 @@ function fitted(shape: AnswerShape, answer: Json, at: string, find: FindIdentifi
       throw new Misfit(at, 'must be a time, written YYYY-MM-DDTHH:MM:SSZ or with an offset');
     case 'identifier': {
       const isWritten = typeof answer === 'string' || typeof answer === 'number';
-      const found = isWritten ? find(shape.kind, String(answer)) : undefined;
-      if (found !== undefined) return found;
+      const identifier = isWritten ? find(shape.kind, String(answer)) : undefined;
+      if (identifier !== undefined) return identifier;
       throw new Misfit(at, `must be a known identifier of the kind \`${shape.kind}\``);
     }
   }
@@ -295,16 +295,16 @@ function fittedObject(
   if (Object.keys(answer).some((name) => !fields.has(name))) {
     throw new Misfit(
       at,
-      `has a field that is not asked for; it has: ${[...fields.keys()].join(', ')}`,
+      `has a field that the schema lacks; allowed: ${[...fields.keys()].join(', ')}`,
     );
   }
   const whole: JsonObject = {};
   for (const [name, inner] of fields) {
-    const given = getOwn(answer, name) ?? null;
-    if (given === null) {
+    const item = getOwn(answer, name) ?? null;
+    if (item === null) {
       if (required.has(name)) throw new Misfit(`${at}.${name}`, 'is missing');
       setOwn(whole, name, null);
-    } else setOwn(whole, name, fitted(inner, given, `${at}.${name}`, find));
+    } else setOwn(whole, name, fitted(inner, item, `${at}.${name}`, find));
   }
   return whole;
 }

@@ -26,7 +26,7 @@ interface ReaderTask {
   readonly marks: Descriptor;
 }
 
-/** Returns the prompt. The text is between two lines that its author could not know. */
+/** Returns the prompt. The text is between two lines that its author could not predict. */
 function promptOf(
   { task, schema, read: { text } }: ReaderTask,
   mark: string,
@@ -37,7 +37,7 @@ function promptOf(
     task,
     `Answer with one JSON value that fits this schema, and with nothing else: ${JSON.stringify(schema)}`,
     ...again,
-    `What you read stands between the two lines ${mark}`,
+    `The text to read is between the two lines ${mark}`,
     '',
     mark,
     text,
@@ -57,23 +57,23 @@ function instruction({ library }: Pick<HarnessPorts, 'library'>): Outcome<string
       );
 }
 
-const SPOKEN_TO: Ending = { status: 'interrupted', reason: 'the thread received a signal' };
+const SIGNALLED: Ending = { status: 'interrupted', reason: 'the thread received a signal' };
 
-/** Handles signals after a request was stopped. A model's call ends with it; a script continues. */
+/** Handles signals that stopped a request. A tool call of the model ends; a script continues unless it is ended. */
 export async function heardBetween(thread: Thread): Promise<Ending | undefined> {
-  if (thread.talk.conversation.pending().length > 0) return SPOKEN_TO;
+  if (thread.talk.conversation.pending().length > 0) return SIGNALLED;
   await thread.journal.catchUp();
-  const told = handleSignals(thread);
-  if (told) thread.control.ending ??= told;
-  return told;
+  const ending = handleSignals(thread);
+  if (ending) thread.control.ending ??= ending;
+  return ending;
 }
 
 /** Returns a result with its facts. The tool's file declares them if the result has none. */
-function toldIn(ports: HarnessPorts, result: ToolResult): Value | undefined {
-  const told = resultIn(result);
-  if (!told.ok || result.facts) return told.ok ? told.output : undefined;
+function describedResult(ports: HarnessPorts, result: ToolResult): Value | undefined {
+  const value = resultIn(result);
+  if (!value.ok || result.facts) return value.ok ? value.output : undefined;
   const declared = declaredFacts(ports, result.tool ?? '');
-  return declared && labelFields(told.output, declared);
+  return declared && labelFields(value.output, declared);
 }
 
 /** Returns identifiers of these kinds from the journal, so that every process finds the same. */
@@ -81,8 +81,8 @@ async function identifiersOf(
   { ports, place: { id }, journal }: OwnJournal,
   kinds: ReadonlySet<string>,
 ): Promise<Outcome<Identifiers>> {
-  const known = new Map<string, Map<string, Value>>();
-  if (kinds.size === 0) return ok(known);
+  const identifiers = new Map<string, Map<string, Value>>();
+  if (kinds.size === 0) return ok(identifiers);
   await journal.flush();
   const stored = await ports.threads.history(id);
   const events = stored.ok ? decodeAll(stored.output) : stored;
@@ -90,24 +90,24 @@ async function identifiersOf(
   for (const { type, data } of events.output) {
     if (type !== 'tool_result' || data.is_error) continue;
     const content = await wholeResult(ports, id, data.content);
-    const result = toldIn(ports, { ...data, content });
+    const result = describedResult(ports, { ...data, content });
     for (const [kind, leaf] of result ? namedIn(result) : []) {
       if (!kinds.has(kind)) continue;
-      const written = known.get(kind) ?? known.set(kind, new Map()).get(kind);
+      const spellings = identifiers.get(kind) ?? identifiers.set(kind, new Map()).get(kind);
       // A trusted identifier takes precedence over one from untrusted data.
       const isForeign = carries(leaf.meta.descriptor, 'untrusted');
-      if (!isForeign || !written?.has(leaf.text)) written?.set(leaf.text, leaf);
+      if (!isForeign || !spellings?.has(leaf.text)) spellings?.set(leaf.text, leaf);
     }
   }
-  return ok(known);
+  return ok(identifiers);
 }
 
 /** Returns a test for texts that one leaf of the value mentions as a whole. */
-function saysIn(read: Json): (text: string) => boolean {
-  let said: Set<string> | undefined;
+function mentionsOf(read: Json): (text: string) => boolean {
+  let mentioned: Set<string> | undefined;
   return (text) => {
-    said ??= new Set(Array.from(leavesIn(read), (leaf) => [...saidIn(leaf, true)]).flat());
-    return said.has(text);
+    mentioned ??= new Set(Array.from(leavesIn(read), (leaf) => [...saidIn(leaf, true)]).flat());
+    return mentioned.has(text);
   };
 }
 
@@ -121,7 +121,7 @@ function* leavesIn(read: Json): Generator<string> {
 const kindsIn = (shape: AnswerShape): ReadonlySet<string> =>
   new Set(Array.from(leavesOf(shape), ([, leaf]) => (leaf.type === 'identifier' ? leaf.kind : '')));
 
-/** Returns the answer by the schema. Asks once more if it does not fit, then fails with `output_invalid`. */
+/** Returns an answer that fits the schema. Asks a second time if necessary, then fails with `output_invalid`. */
 export async function askReader(thread: Thread, reading: ReaderTask): Promise<Outcome<ReadAnswer>> {
   const shape = readShape(reading.schema);
   if (!shape.ok) return shape;
@@ -134,19 +134,19 @@ export async function askReader(thread: Thread, reading: ReaderTask): Promise<Ou
   }
   const system = instruction(thread.ports);
   if (!system.ok) return system;
-  const known = await identifiersOf(thread, kindsIn(shape.output));
-  if (!known.ok) return known;
+  const identifiers = await identifiersOf(thread, kindsIn(shape.output));
+  if (!identifiers.ok) return identifiers;
   // The journal has the whole answer, including parts that are not used.
   thread.talk.conversation.learn(marks, false);
-  const isSaid = saysIn(read.data);
+  const isMentioned = mentionsOf(read.data);
   let problem = '';
   for (let tries = 0; tries < 2; tries++) {
     const mark = `=====${Buffer.from(thread.ports.random(MARK_BYTES)).toString('hex')}=====`;
     const prompt = makeValue(promptOf(reading, mark, problem), { descriptor: marks });
     const question = { prompt, tier: undefined, system: system.output };
-    const said = await askModel(thread, question, () => heardBetween(thread));
-    if (!said.ok) return said;
-    const fits = readAnswer(shape.output, said.output.text, known.output, isSaid);
+    const reply = await askModel(thread, question, () => heardBetween(thread));
+    if (!reply.ok) return reply;
+    const fits = readAnswer(shape.output, reply.output.text, identifiers.output, isMentioned);
     if (fits.ok) return fits;
     problem = fits.error.detail.message;
   }

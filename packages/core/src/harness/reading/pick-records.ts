@@ -41,7 +41,7 @@ function listIn(from: Value): Outcome<Value> {
   const message =
     lists.length === 0
       ? '`from` must be a list of records, or an object with one'
-      : '`from` has more than one list; pass the one that is meant';
+      : '`from` has more than one list; pass one of its lists';
   return fail('invalid_input', message);
 }
 
@@ -67,7 +67,7 @@ function fits(field: Json, is: string, contains: boolean): boolean {
   return contains ? text.includes(is) : text === is;
 }
 
-interface ToldField {
+interface FieldFacts {
   isFree: boolean;
   isMade: boolean;
   isIdentifier: boolean;
@@ -85,7 +85,7 @@ function* leavesIn(value: Value, name: string): Generator<readonly [string, Valu
   }
 }
 
-const toldOf = ({ meta: { descriptor, origin } }: Value): ToldField => {
+const factsOf = ({ meta: { descriptor, origin } }: Value): FieldFacts => {
   const isIdentifier = origin.identifier === true;
   return {
     isFree: carries(descriptor, 'untrusted') && !isIdentifier,
@@ -96,8 +96,8 @@ const toldOf = ({ meta: { descriptor, origin } }: Value): ToldField => {
   };
 };
 
-/** Returns what holds for both. A field that is untrusted in one record is untrusted in all. */
-const both = (a: ToldField, b: ToldField): ToldField => ({
+/** Returns the facts that hold for both fields. A field that is untrusted in one record is untrusted in all. */
+const both = (a: FieldFacts, b: FieldFacts): FieldFacts => ({
   isFree: a.isFree || b.isFree || a.isIdentifier !== b.isIdentifier,
   isMade: a.isMade || b.isMade,
   isIdentifier: a.isIdentifier && b.isIdentifier,
@@ -106,19 +106,19 @@ const both = (a: ToldField, b: ToldField): ToldField => ({
 });
 
 /**
- * Returns facts by field name, for the journal. INVARIANT: they never say more about a field than the record
- * did. Without facts, all fields count as untrusted if one record is.
+ * Returns facts by field name, for the journal. INVARIANT: the facts never claim more about a field than the
+ * record did. Without facts, all fields count as untrusted if one record is.
  */
 function factsOfRecords(records: readonly Value[]): ResultFacts | undefined {
-  const named = new Map<string, ToldField>();
+  const named = new Map<string, FieldFacts>();
   let isForeign = false;
   let isTold = true;
   for (const [name, leaf] of records.flatMap((record) => [...leavesIn(record, 'found')])) {
-    const told = toldOf(leaf);
+    const facts = factsOf(leaf);
     const before = named.get(name);
-    named.set(name, before ? both(before, told) : told);
-    isForeign ||= told.isFree || told.isIdentifier;
-    isTold &&= told.isFree || !told.isMade;
+    named.set(name, before ? both(before, facts) : facts);
+    isForeign ||= facts.isFree || facts.isIdentifier;
+    isTold &&= facts.isFree || !facts.isMade;
   }
   if (!isTold) return isForeign ? { untrusted: true } : undefined;
   const all = [...named];

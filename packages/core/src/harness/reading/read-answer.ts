@@ -18,14 +18,14 @@ const MAX_ANSWER = 200_000;
 export interface ReadAnswer {
   readonly answer: Json;
   readonly facts: ResultFacts;
-  /** Marks of the identifiers, from where they were found. */
+  /** Marks of the identifiers, copied from the results that contained them. */
   readonly marks: Descriptor;
 }
 
 const FENCED = /^```(?:json)?\s*\n([\s\S]*)\n```$/;
 
-function parsed(said: string): Outcome<Json> {
-  const text = said.trim();
+function parseReply(reply: string): Outcome<Json> {
+  const text = reply.trim();
   if (text.length > MAX_ANSWER) return fail('output_invalid', '`answer` is too long');
   const read = parseJson(FENCED.exec(text)?.[1] ?? text);
   return read.ok ? read : fail('output_invalid', '`answer` must be JSON, and nothing else');
@@ -43,8 +43,8 @@ export function* namedIn(value: Value): Generator<readonly [string, Value]> {
 }
 
 /**
- * Returns the facts about an answer. INVARIANT: every text is always untrusted, whoever wrote the source. An
- * identifier never counts for more than where it was found.
+ * Returns the facts about an answer. INVARIANT: every text is always untrusted, even if the source is trusted. An
+ * identifier never gets more trust than the result that contained it.
  */
 function factsFor(shape: AnswerShape, used: ReadonlyMap<string, readonly Value[]>): ResultFacts {
   const free_text = new Set<string>();
@@ -53,11 +53,11 @@ function factsFor(shape: AnswerShape, used: ReadonlyMap<string, readonly Value[]
   for (const [name, leaf] of leavesOf(shape)) {
     if (leaf.type === 'text') free_text.add(name);
     if (leaf.type !== 'identifier') continue;
-    const found = used.get(leaf.kind) ?? [];
-    const strangers = found.filter(({ meta }) => carries(meta.descriptor, 'untrusted'));
-    if (strangers.some(({ meta }) => meta.origin.identifier !== true)) free_text.add(name);
+    const sources = used.get(leaf.kind) ?? [];
+    const untrusted = sources.filter(({ meta }) => carries(meta.descriptor, 'untrusted'));
+    if (untrusted.some(({ meta }) => meta.origin.identifier !== true)) free_text.add(name);
     else kinds[name] = leaf.kind;
-    if (strangers.length > 0 && !free_text.has(name)) identifiers.add(name);
+    if (untrusted.length > 0 && !free_text.has(name)) identifiers.add(name);
   }
   return { free_text: [...free_text], identifiers: [...identifiers], kinds };
 }
@@ -74,30 +74,30 @@ function* textsIn(
 }
 
 /**
- * Returns the fields with text that is not word for word in the source. Fields are identified by name, so one
- * such text counts for every field of that name.
+ * Returns the fields with a text that is not word for word in the source. Fields are identified by name, so one
+ * such text counts for every field with that name.
  */
-function madeIn(answer: Json, free: readonly string[], isSaid: (text: string) => boolean) {
-  const made = new Set<string>();
+function inventedFields(answer: Json, free: readonly string[], isSaid: (text: string) => boolean) {
+  const invented = new Set<string>();
   for (const [text, names] of textsIn(answer, ['result'])) {
     const isFree = names.some((one) => free.includes(one));
-    if (isFree && !isSaid(text)) for (const one of names) made.add(one);
+    if (isFree && !isSaid(text)) for (const one of names) invented.add(one);
   }
-  return free.filter((name) => made.has(name));
+  return free.filter((name) => invented.has(name));
 }
 
-/** Reads a reply. `isSaid` tells whether the source has a text as a whole. */
+/** Reads a reply. `isSaid` returns true for a text that the source contains as a whole. */
 export function readAnswer(
   shape: AnswerShape,
-  said: string,
-  known: Identifiers,
+  reply: string,
+  identifiers: Identifiers,
   isSaid: (text: string) => boolean,
 ): Outcome<ReadAnswer> {
   const used = new Map<string, Value[]>();
-  const json = parsed(said);
+  const json = parseReply(reply);
   if (!json.ok) return json;
   const fits = fitAnswer(shape, json.output, (kind, written) => {
-    const leaf = known.get(kind)?.get(written);
+    const leaf = identifiers.get(kind)?.get(written);
     if (leaf) used.set(kind, [...(used.get(kind) ?? []), leaf]);
     return leaf?.data;
   });
@@ -107,7 +107,7 @@ export function readAnswer(
     marks = mergeDescriptors(marks, meta.descriptor);
   const { output: answer } = fits;
   const facts = factsFor(shape, used);
-  const made = madeIn(answer, facts.free_text ?? [], isSaid);
-  const all = { ...facts, ...(made.length > 0 && { made }) };
+  const invented = inventedFields(answer, facts.free_text ?? [], isSaid);
+  const all = { ...facts, ...(invented.length > 0 && { made: invented }) };
   return ok({ answer, facts: all, marks: removeLabels(marks, ['untrusted']) });
 }

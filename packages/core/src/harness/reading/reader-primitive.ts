@@ -1,5 +1,5 @@
-// The primitive `reader` of the shipped tools `read/*`. The source can be untrusted. The answer has labels per
-// field, and stage 7 passes on all marks except `untrusted`.
+// Implements the primitive `reader` of the shipped tools `read/*`. The source can be untrusted. The answer has
+// labels per field, and stage 7 of a call passes on all marks except `untrusted`.
 import { fail, type Outcome, ok, plainText } from '../../base/index.ts';
 import { makeValue, mergeAll, type Value } from '../../flow/index.ts';
 import type { PrimitiveCall, PrimitiveResult } from '../../kernel/index.ts';
@@ -9,15 +9,15 @@ type Answered = Promise<Outcome<PrimitiveResult>>;
 type GivenValues = NonNullable<PrimitiveCall['values']>;
 
 const NULL = makeValue(null);
-const given = (values: GivenValues, name: string): Value => values.get(name) ?? NULL;
+const valueAt = (values: GivenValues, name: string): Value => values.get(name) ?? NULL;
 
 async function pick(values: GivenValues): Answered {
   const { pickRecords } = await import('./pick-records.ts');
   const picked = pickRecords({
-    from: given(values, 'from'),
-    where: given(values, 'where'),
-    is: given(values, 'is'),
-    contains: given(values, 'contains').data === true,
+    from: valueAt(values, 'from'),
+    where: valueAt(values, 'where'),
+    is: valueAt(values, 'is'),
+    contains: valueAt(values, 'contains').data === true,
   });
   if (!picked.ok) return picked;
   const { found, facts } = picked.output;
@@ -32,21 +32,21 @@ const taskIn = ({ config: { task = '', also = '' } }: PrimitiveCall): string =>
 
 async function read(live: LiveThreads, call: PrimitiveCall, values: GivenValues): Answered {
   const { tool, config, from } = call;
-  // INVARIANT: a call only ever counts as a thread's if it shows the thread's token. The id alone is a claim.
+  // INVARIANT: a call never counts as a call of a thread without that thread's token. The id proves nothing.
   const running = from?.__auth === undefined ? undefined : live.get(from.__thread_id ?? '');
   if (!running) {
     const message = `\`${tool.id}\` needs the model of a thread; call it in a directive`;
     return fail('model_unavailable', message);
   }
   const { askReader } = await import('./ask-reader.ts');
-  const asked = await askReader(running.thread, {
+  const result = await askReader(running.thread, {
     task: taskIn(call),
     schema: values.get('schema')?.data ?? config.schema ?? null,
-    read: values.get('of') ?? given(values, 'from'),
+    read: values.get('of') ?? valueAt(values, 'from'),
     marks: mergeAll([...values.values()].map(({ meta }) => meta.descriptor)),
   });
-  if (!asked.ok) return asked;
-  const { answer, facts, marks } = asked.output;
+  if (!result.ok) return result;
+  const { answer, facts, marks } = result.output;
   return ok({ output: answer, facts, marks, labels: ['src:llm'] });
 }
 

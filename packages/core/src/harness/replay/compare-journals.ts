@@ -23,7 +23,7 @@ const OF_ONE_RUN: ReadonlySet<string> = new Set(
   'duration_seconds duration_ms failed_calls bytes'.split(' '),
 );
 
-/** A set is written as a list: older journals have it in order of appearance. */
+/** Names of sets, which events store as lists. Older journals have them in order of appearance. */
 const MARKS: ReadonlySet<string> = new Set(['labels', 'taint', 'sources']);
 
 const sorted = (marks: JsonObject): JsonObject =>
@@ -48,16 +48,16 @@ function plain(value: Json): Json {
 }
 
 function withoutVolatile(data: JsonObject, { type }: Recorded): JsonObject {
-  const left = eventFlags(type).volatile ?? [];
-  if (left.length === 0) return data;
-  return Object.fromEntries(Object.entries(data).filter(([name]) => !left.includes(name)));
+  const volatile = eventFlags(type).volatile ?? [];
+  if (volatile.length === 0) return data;
+  return Object.fromEntries(Object.entries(data).filter(([name]) => !volatile.includes(name)));
 }
 
 function textOf(event: Recorded | undefined, recorded = event): string {
   if (!event) return '';
-  // The data is JSON by construction: `decode` has checked it.
+  // The data is JSON, because `decode` has checked it.
   const whole = event.data as JsonObject;
-  // How long an answer could be was up to others.
+  // Other threads determined the free budget, and so the maximum length of the answer.
   const isFitted = recorded?.type === 'turn_start' && recorded.data.fitted === true;
   const { max_tokens: _, fitted: __, ...rest } = whole;
   const data = isFitted ? rest : whole;

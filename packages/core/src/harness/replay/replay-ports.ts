@@ -1,7 +1,6 @@
-// The world in which a thread happens again. Its registry is empty, its tools and its model answer from
-// the journal, and what other threads and people put into the journal is put there at the same place.
-// A process that was lost is lost again where it was: after the last event that it wrote nothing more
-// is written, until somebody resumes the thread.
+// Creates the ports of a replay. The store is empty, tools and the model answer from the journal, and events of
+// other threads and people are added at their recorded positions. A process that was lost is lost again at the same
+// event: nothing is written after it until the thread is resumed.
 import { isDeepStrictEqual } from 'node:util';
 import {
   type Failure,
@@ -92,34 +91,34 @@ function countEvents(
   /** Last event number of each thread in the empty store. */
   const real = new Map<string, number>();
   const count = (thread: string): number => counts.get(thread) ?? 0;
-  const shown = (thread: string, at: number): number =>
+  const recordedSeq = (thread: string, at: number): number =>
     at === 0 ? 0 : (recordOf(thread).events[at - 1]?.seq ?? at);
   const isLost = (thread: string): boolean => count(thread) >= endOf(thread);
-  function held(one: LeasedThread, events: number): LeasedThread {
+  function toRecorded(one: LeasedThread, events: number): LeasedThread {
     const { thread, row } = one;
     real.set(thread, row.seq);
     counts.set(thread, count(thread) + events);
-    return { ...one, row: { ...row, seq: shown(thread, count(thread)) } };
+    return { ...one, row: { ...row, seq: recordedSeq(thread, count(thread)) } };
   }
   const repeated = (events: readonly NewEvent[]): number => events.filter(isRepeated).length;
 
   async function write(thread: string, commit: Commit): ReturnType<Store['commit']> {
     const expect = { ...commit.expect, seq: real.get(thread) ?? 0 };
-    const done = await empty.commit(thread, { ...commit, expect });
-    if (!done.ok) return done;
-    real.set(thread, done.output.seq);
+    const outcome = await empty.commit(thread, { ...commit, expect });
+    if (!outcome.ok) return outcome;
+    real.set(thread, outcome.output.seq);
     counts.set(thread, count(thread) + repeated(commit.events));
-    const children = done.output.children.map((child, at) =>
-      held(child, repeated(commit.children?.[at]?.events ?? [])),
+    const children = outcome.output.children.map((child, at) =>
+      toRecorded(child, repeated(commit.children?.[at]?.events ?? [])),
     );
-    // A thread that was lost at this event has no lease any longer.
+    // A thread that was lost at this event has no lease.
     const lease = isLost(thread) ? { lease_ms: 0 } : {};
-    return ok({ ...done.output, ...lease, seq: shown(thread, count(thread)), children });
+    return ok({ ...outcome.output, ...lease, seq: recordedSeq(thread, count(thread)), children });
   }
   /** Returns the part of a commit that was recorded before the process was lost. */
   function upTo(commit: Commit, room: number): Commit | undefined {
-    let left = room;
-    const [first, ...rest] = commit.events.filter((event) => !isRepeated(event) || left-- > 0);
+    let budgeted = room;
+    const [first, ...rest] = commit.events.filter((event) => !isRepeated(event) || budgeted-- > 0);
     return first && room > 0 ? { expect: commit.expect, events: [first, ...rest] } : undefined;
   }
 
@@ -133,12 +132,12 @@ function countEvents(
       return LOST;
     },
     async createThread(thread) {
-      const made = await empty.createThread(thread);
-      return made.ok ? ok(held(made.output, repeated(thread.events))) : made;
+      const created = await empty.createThread(thread);
+      return created.ok ? ok(toRecorded(created.output, repeated(thread.events))) : created;
     },
-    async claim(...given) {
-      const made = await empty.claim(...given);
-      return made.ok ? ok(held(made.output, 0)) : made;
+    async claim(...args) {
+      const created = await empty.claim(...args);
+      return created.ok ? ok(toRecorded(created.output, 0)) : created;
     },
     renew: (leases, ttlMs) =>
       empty.renew(
@@ -150,12 +149,12 @@ function countEvents(
       if (!all.ok) return all;
       const events = all.output
         .filter(isRepeated)
-        .map((event, at): StoredEvent => ({ ...event, seq: shown(thread, at + 1) }));
+        .map((event, at): StoredEvent => ({ ...event, seq: recordedSeq(thread, at + 1) }));
       if ('last' in range) return ok(events.slice(-range.last));
       return ok(events.filter(({ seq }) => seq > (range.after ?? 0)));
     },
   };
-  /** `count`: how many events of a thread happened again. */
+  /** `count` returns the number of repeated events of a thread. */
   return { store, count, isLost };
 }
 
@@ -184,7 +183,7 @@ async function playOthers(
     if (next.type === 'child_end') countChild(thread, next.data);
     else {
       if (next.type === 'spawn') budget.meter.countSpawn();
-      // A right that was given counts from here on, as it did.
+      // An approved right counts from here on, as in the recorded run.
       if (next.type === 'approval' && next.data.state === 'approved') {
         rights.approved.restore(next.data);
       }
@@ -194,7 +193,7 @@ async function playOthers(
   }
 }
 
-/** A limit that was reached; of a thread that was stopped in that moment only the fault is noted. */
+/** Returns the limit that an event reports. A thread that was stopped at that moment recorded only the fault. */
 function limitIn(event: Recorded | undefined): (JsonObject & { code: string }) | undefined {
   if (event?.type === 'limit') return { ...event.data };
   if (event?.type !== 'error' || !event.data.code.endsWith('_exceeded')) return undefined;
@@ -202,18 +201,18 @@ function limitIn(event: Recorded | undefined): (JsonObject & { code: string }) |
 }
 
 /** Returns the recorded refusal, because the budgets of other threads are not part of the replay. */
-function refusedThen(next: Recorded | undefined, own: string): Failure | undefined {
+function pastRefusal(next: Recorded | undefined, own: string): Failure | undefined {
   const facts = limitIn(next);
   const limit = BUDGETED.find((name) => facts?.limit === name);
   if (!facts || limit === undefined) return undefined;
   const { code, current = 0, max = 0, reserved = 0, needed = 0, thread = own } = facts;
   const amount = (value: Json): string => String(readLimit(limit, value) ?? 0n);
-  return fail(code, 'as it was then', {
+  return fail(code, 'the recorded reservation was refused', {
     limit,
     thread,
     current: String((readLimit(limit, current) ?? 0n) + (readLimit(limit, reserved) ?? 0n)),
     reserved: amount(reserved),
-    // Nobody is waited for.
+    // The whole budget counts as standing, so that the replay does not wait.
     standing: amount(max),
     max: amount(max),
     requested: amount(needed),
@@ -231,20 +230,20 @@ function answerAmong(events: readonly Recorded[]): ApprovalAnswer {
   return { answer: 'pending' };
 }
 
-/** The next request, or the end of the one that is under way. */
+/** Types of events that end a request or begin the next one. */
 const ENDS_REQUEST = ['turn_start', 'turn_end', 'error', 'stream_error'] as const;
 const endsRequest = (event: Recorded): event is RecordedOf<(typeof ENDS_REQUEST)[number]> =>
   ENDS_REQUEST.some((type) => type === event.type);
 
-/** A request that was refused before its turn began: by its provider's tool, or by who may use that. */
-function unbegunThen(events: readonly Recorded[], turn: number): Failure | undefined {
+/** Returns the recorded refusal of a request before its turn began: by the provider's tool, or by a missing right. */
+function refusedBeforeTurn(events: readonly Recorded[], turn: number): Failure | undefined {
   const next = events.find((event) => endsRequest(event) || limitIn(event) !== undefined);
   if (next?.type !== 'error' || next.turn !== turn || limitIn(next)) return undefined;
   return fail(next.data.code, next.data.detail.message, next.data.detail);
 }
 
-/** Children that events of this type name. */
-const namedIn = (history: readonly Recorded[], type: 'spawn' | 'child_end'): ReadonlySet<string> =>
+/** Returns the ids of children in events of this type. */
+const idsIn = (history: readonly Recorded[], type: 'spawn' | 'child_end'): ReadonlySet<string> =>
   new Set(
     history.flatMap((event) =>
       (event.type === 'spawn' || event.type === 'child_end') && event.type === type
@@ -253,7 +252,7 @@ const namedIn = (history: readonly Recorded[], type: 'spawn' | 'child_end'): Rea
     ),
   );
 
-/** Children as they were known: those that had been spawned, ended when that was heard of. */
+/** Returns the children at this position: the spawned ones, with their end if the journal already has it. */
 async function childrenAt(
   real: Store,
   filter: ThreadFilter,
@@ -261,8 +260,8 @@ async function childrenAt(
   count: number,
 ): Answer<ThreadPage> {
   const block = events.slice(count).findIndex(({ type }) => eventFlags(type).origin !== 'external');
-  const known = events.slice(0, block < 0 ? undefined : count + block);
-  const [spawned, ended] = [namedIn(known, 'spawn'), namedIn(known, 'child_end')];
+  const history = events.slice(0, block < 0 ? undefined : count + block);
+  const [spawned, ended] = [idsIn(history, 'spawn'), idsIn(history, 'child_end')];
   const page = await real.query(filter);
   if (!page.ok) return page;
   const rows = page.output.rows
@@ -271,7 +270,7 @@ async function childrenAt(
   return ok({ ...page.output, rows });
 }
 
-/** No provider is asked, so no key is needed. */
+/** Returns the environment with a placeholder for every provider's key, because a replay sends no request. */
 function envWithKeys(ports: HarnessPorts): HarnessPorts['env'] {
   const names = Object.values(objectAt(ports.models(), 'providers')).map((one) =>
     plainText(getOwn(one, 'key')),
@@ -279,7 +278,7 @@ function envWithKeys(ports: HarnessPorts): HarnessPorts['env'] {
   return { ...ports.env, ...Object.fromEntries(names.map((name) => [name, 'replay'])) };
 }
 
-/** Hooks are known by when they began: between two events of the thread they served. */
+/** Returns the id of the hook that began between two events of the thread that it served. */
 async function hookBetween(
   real: Store,
   parent: RecordedAnswers,
@@ -313,7 +312,7 @@ interface Scene extends ReturnType<typeof countEvents> {
   play(thread: string): Promise<void>;
 }
 
-/** The registry of the thread that happens again: what it asks about others is told as it was then. */
+/** Returns the store of a replayed thread. Reads about other threads return their recorded state. */
 function storeOf(scene: Scene): Store {
   const { real, empty, store: counted, count, isLost, id, known, recordOf, play } = scene;
   const { events } = recordOf(id);
@@ -325,10 +324,10 @@ function storeOf(scene: Scene): Store {
     const read = was === '' ? ok([]) : await readRepeated(real, was);
     known.set(thread, { was, record: createReplayRecord(read.ok ? read.output : []) });
   }
-  const spoken = new Map<string, Signal[]>();
+  const undelivered = new Map<string, Signal[]>();
   const unheardAt = (thread: string, { events: news }: Commit) =>
     recordOf(thread).signalsAt(thread, count(thread) + news.filter(isRepeated).length);
-  /** Also those that were lost with their process: nobody runs them again, but they were paid for. */
+  /** Returns all earlier hooks, even those of a lost process. They do not run again, but they were paid for. */
   async function hooksBefore(filter: ThreadFilter): Answer<ThreadPage> {
     const page = await real.query(filter);
     const now = events[count(id) - 1]?.ts ?? 0;
@@ -338,32 +337,32 @@ function storeOf(scene: Scene): Store {
   return {
     ...counted,
     async commit(thread, commit) {
-      // A hook is born: which one it was is known by where its thread stands.
+      // The recorded hook of a new child is found by the position of its thread.
       for (const child of commit.children ?? []) await learn(child.id, thread);
-      const refused = commit.reserve && refusedThen(recordOf(thread).events[count(thread)], thread);
+      const refused = commit.reserve && pastRefusal(recordOf(thread).events[count(thread)], thread);
       if (refused) return refused;
       const unheard = commit.expect.quiet ? unheardAt(thread, commit) : [];
       // A signal arrived when the thread was about to park.
       if (unheard.length > 0) {
-        spoken.set(thread, unheard);
-        return fail('signalled', 'as it was then');
+        undelivered.set(thread, unheard);
+        return fail('signalled', 'a signal arrived in the recorded run');
       }
       return (commit.children ?? []).length > 0 && isLost(id)
         ? LOST
         : await counted.commit(thread, commit);
     },
     async signals(thread) {
-      // Asked by whoever was just told so, in the middle of a commit: nothing is put into the journal.
-      const told = spoken.get(thread);
-      spoken.delete(thread);
-      if (told) return ok(told);
+      // A commit that failed with `signalled` reads its signals here. Nothing is added to the journal then.
+      const delivered = undelivered.get(thread);
+      undelivered.delete(thread);
+      if (delivered) return ok(delivered);
       await play(thread);
       return ok(recordOf(thread).signalsAt(thread, count(thread)));
     },
     async query(filter = {}) {
       if (filter.parent === id && filter.kind === 'hook') return await hooksBefore(filter);
       if (filter.parent !== id || filter.kind !== 'thread') return await empty.query(filter);
-      // Nobody is waited for: the end of each child is in the journal.
+      // The replay does not wait for children, because the journal has the end of each one.
       if (filter.status !== undefined) return ok({ rows: [] });
       return await childrenAt(real, filter, events, count(id));
     },
@@ -395,7 +394,7 @@ const threadsOf = (
   history: async (thread) => await store.read(thread),
 });
 
-/** The first events of a thread show it its directive. */
+/** Number of first events that contain the opening of a thread. */
 const OPENING = 8;
 
 type RecordedThreads = Pick<Scene, 'recordOf' | 'count' | 'play'> & {
@@ -415,7 +414,7 @@ function replayPort({
   const nextOf = (thread: string) => recordOf(thread).events[count(thread)];
   const flush = (thread: string) => live.get(thread)?.thread.journal.flush();
   return {
-    openJournal: (...given) => new ReplayJournal(...given),
+    openJournal: (...args) => new ReplayJournal(...args),
     rest,
     // A read of a script is recorded after it is done, so its event is the next one.
     async recorded(thread, call, isLate) {
@@ -431,13 +430,13 @@ function replayPort({
       return intents.find(({ data }) => data.call_id === call)?.data.group;
     },
     move(thread) {
-      const left = rest(thread);
-      const failed = left.find(endsRequest);
+      const events = rest(thread);
+      const failed = events.find(endsRequest);
       if (failed?.type === 'turn_end') return 'called_off' in failed.data ? 'again' : undefined;
       if (!failed || failed.type === 'turn_start' || failed.data.code === undefined)
         return undefined;
       if (failed.data.next !== 'wait') return failed.data.next ?? 'none';
-      const retry = left.find(({ type }) => type === 'retry');
+      const retry = events.find(({ type }) => type === 'retry');
       return retry?.type === 'retry' && 'wait_ms' in retry.data ? retry.data.wait_ms : undefined;
     },
     async refused(thread, { error: { detail } }) {
@@ -445,7 +444,7 @@ function replayPort({
       const next = nextOf(thread);
       const facts = limitIn(next);
       const isOther = facts?.limit === detail.limit && facts?.current !== detail.current;
-      return isOther ? refusedThen(next, thread) : undefined;
+      return isOther ? pastRefusal(next, thread) : undefined;
     },
     async fitted(thread) {
       await flush(thread);
@@ -473,9 +472,9 @@ function replayPort({
       const { events } = recordOf(id);
       const next = events[count(id)];
       const isNew = next?.type === 'retry' && 'opening' in next.data;
-      const told: readonly JournalEvent[] =
+      const openingEvents: readonly JournalEvent[] =
         (isNew && next.data.opening) || events.slice(0, OPENING);
-      const was = told.flatMap(({ type, data }) =>
+      const was = openingEvents.flatMap(({ type, data }) =>
         type === 'tool_result' ? [data.content] : [],
       )[0];
       const isSame = isDeepStrictEqual(getOwn(was, 'directive'), getOwn(content, 'directive'));
@@ -498,40 +497,40 @@ const asksInside =
   };
 
 /**
- * A result that a checkpoint put in the place of `recorded`, or before there was any, carries what it carried
- * then.
+ * Adds the recorded marks to a result that a checkpoint returned in place of `recorded`, or before there was a
+ * result.
  */
-function carriedOn(
-  done: Outcome<Value>,
+function withRecordedMarks(
+  outcome: Outcome<Value>,
   recorded: Outcome<Value> | undefined,
-  told = recorded,
+  past = recorded,
 ): Outcome<Value> {
-  if (!told) return done;
-  const marks = told.ok ? told.output.meta.descriptor : (descriptorOfFault(told.error) ?? EMPTY);
-  if (!done.ok) return markFailure(done, marks);
-  const isSame = recorded?.ok && recorded.output.data === done.output.data;
-  return isSame ? done : ok(addMarks(done.output, marks));
+  if (!past) return outcome;
+  const marks = past.ok ? past.output.meta.descriptor : (descriptorOfFault(past.error) ?? EMPTY);
+  if (!outcome.ok) return markFailure(outcome, marks);
+  const isSame = recorded?.ok && recorded.output.data === outcome.output.data;
+  return isSame ? outcome : ok(addMarks(outcome.output, marks));
 }
 
-/** The call that a thread makes with this key. */
+/** Returns the id of the call that a thread makes with this key. */
 function callWith(thread: Thread | undefined, key: string | undefined): string {
   if (!thread) return '';
   const { intents, currentCall } = thread.control;
-  const begun = [...intents].find(([, intent]) => intent.key === key)?.[0];
+  const intended = [...intents].find(([, intent]) => intent.key === key)?.[0];
   const pending = thread.talk.conversation.pending().find((call) => callKey(thread, call) === key);
-  return begun ?? pending?.id ?? currentCall;
+  return intended ?? pending?.id ?? currentCall;
 }
 
 /**
- * A step that a hook ended failed as it did then: its tool, which is not run again, had said where in its
- * chain that was.
+ * Adds the recorded detail to a failure that is equal to the recorded one. The tool, which does not run again, had
+ * added its position in the chain.
  */
-function failedThen(done: Outcome<Value>, told: Outcome<Value> | undefined): Outcome<Value> {
-  if (done.ok || !told || told.ok) return done;
-  const [now, then] = [done.error, told.error];
+function withDetail(outcome: Outcome<Value>, past: Outcome<Value> | undefined): Outcome<Value> {
+  if (outcome.ok || !past || past.ok) return outcome;
+  const [now, then] = [outcome.error, past.error];
   const isSame = now.code === then.code && now.detail.message === then.detail.message;
-  if (!isSame) return done;
-  // What it was made as stays with the detail of today's.
+  if (!isSame) return outcome;
+  // The detail of the new failure can have the symbol of a limit, so it is kept too.
   const error = { ...now, detail: { ...now.detail, ...then.detail } };
   return markFailure({ ok: false, error }, descriptorOfFault(now) ?? EMPTY);
 }
@@ -545,7 +544,7 @@ const wholeRecorded = async (
 ): Promise<Outcome<Value>> =>
   recorded.ok ? ok(await wholeValue({ store }, thread, recorded.output)) : recorded;
 
-/** Runs the work of one thread one at a time: calls that are made at once all ask for it. */
+/** Runs work for the same thread one at a time, because parallel calls start it together. */
 function oneAtATime(work: (thread: string) => Promise<void>): (thread: string) => Promise<void> {
   const running = new Map<string, Promise<void>>();
   return (thread) => {
@@ -558,13 +557,13 @@ function oneAtATime(work: (thread: string) => Promise<void>): (thread: string) =
   };
 }
 
-/** The model says what the journal holds, and refuses what was refused. */
+/** Returns the port of a model that answers and refuses as recorded in the journal. */
 const recordedModel =
   ({ live, recordOf, count, play }: Parameters<typeof asksInside>[0]): HarnessPorts['model'] =>
   async (_model, { __thread_id: thread = '' }) => {
     await play(thread);
     const turn = live.get(thread)?.thread.journal.turn ?? 0;
-    const refused = unbegunThen(recordOf(thread).events.slice(count(thread)), turn);
+    const refused = refusedBeforeTurn(recordOf(thread).events.slice(count(thread)), turn);
     if (refused) return refused;
     return ok({
       async ask() {
@@ -601,10 +600,10 @@ export function createReplayStage(
   const store = storeOf({ ...counted, real, empty, id, known, recordOf, play });
 
   const askInside = asksInside({ live, recordOf, count, play });
-  /** Counted, noted and hooked as it was; what it came to is in the journal. */
+  /** Makes a call with its limits, events and hooks. The result comes from the journal. */
   const answer = async (request: object, caller: Caller): Promise<Outcome<Value>> => {
     let recorded: Outcome<Value> | undefined;
-    const done = await perform(
+    const outcome = await perform(
       { type: 'step', name: 'replay', opLabels: [], retryOwner: false },
       [],
       async () => {
@@ -617,8 +616,8 @@ export function createReplayStage(
     );
     const thread = caller.__thread_id ?? '';
     const call = callWith(live.get(thread)?.thread, caller.idempotencyKey);
-    const told = recordOf(thread).toldOf(call, count(thread));
-    return failedThen(carriedOn(done, recorded, told), told);
+    const result = recordOf(thread).toldOf(call, count(thread));
+    return withDetail(withRecordedMarks(outcome, recorded, result), result);
   };
   const recordedFor = async (caller: Caller): Promise<Outcome<Value>> => {
     const thread = caller.__thread_id ?? '';
@@ -630,11 +629,11 @@ export function createReplayStage(
     // The thread parks even if the answer arrived before that.
     if (running && record.isAsked(call, count(thread))) {
       running.control.ending ??= { status: 'waiting', reason: 'a person was asked' };
-      return fail('approval_pending', 'nobody had answered', { answer: 'pending' });
+      return fail('approval_pending', 'the approval request was pending', { answer: 'pending' });
     }
     const recorded = record.resultOf(call, count(thread));
     const { references } = running?.talk ?? {};
-    // What its model knows by reference is all of it.
+    // References need the whole result.
     return references
       ? await wholeRecorded(real, known.get(thread)?.was ?? thread, recorded)
       : recorded;
@@ -643,18 +642,18 @@ export function createReplayStage(
     ...ports.kernel,
     search: answer,
     help: answer,
-    // The directive itself, and what a thread is told besides, is read as it is today.
-    load: (asked, caller) => (isOfHarness(caller) ? ports.kernel.load : answer)(asked, caller),
-    execute: (asked, caller) =>
-      isOfHarness(caller) && asked.item_type === 'directive'
-        ? ports.kernel.execute(asked, caller)
-        : answer(asked, caller),
+    // The harness reads the directive and other texts for the thread in their current version.
+    load: (request, caller) => (isOfHarness(caller) ? ports.kernel.load : answer)(request, caller),
+    execute: (request, caller) =>
+      isOfHarness(caller) && request.item_type === 'directive'
+        ? ports.kernel.execute(request, caller)
+        : answer(request, caller),
   };
   const start = record.events[0]?.ts ?? 0;
   const again: HarnessPorts = {
     ...ports,
     env: envWithKeys(ports),
-    // The time passes as it did: with the journal.
+    // The monotonic time follows the recorded events.
     clock: {
       now: () => ports.clock.now(),
       monotonic: () =>
@@ -672,7 +671,7 @@ export function createReplayStage(
   };
   return {
     ports: again,
-    /** Nothing is written after so many events; for ever when it is the last one. */
+    /** Sets the number of events after which nothing is written. */
     until(count: number): void {
       end = count;
     },

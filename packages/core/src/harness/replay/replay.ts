@@ -40,30 +40,30 @@ export interface ReplayReport extends JournalComparison {
 }
 
 export interface ReplayOptions {
-  /** The last event to go to; the end when absent. */
+  /** Number of the last event to replay. Absent: all events are replayed. */
   until?: number;
 }
 
 function mayReplay({ id, status, runner, project }: ThreadRow, ports: HarnessPorts): Outcome<null> {
-  if (!isEnded(status)) return fail('conflict', `thread \`${id}\` has not ended: it is ${status}`);
+  if (!isEnded(status)) return fail('conflict', `thread \`${id}\` has not ended; it is ${status}`);
   if (!hasShippedRunner(runner)) {
-    return fail('invalid_input', `thread \`${id}\` ran on \`${runner}\`, which leaves no journal`);
+    return fail('invalid_input', `thread \`${id}\` ran on \`${runner}\`, which writes no journal`);
   }
-  const known = ports.identity?.();
-  if (known && !known.ok) return known;
-  if (project === (known?.output.project ?? ports.project)) return ok(null);
-  return fail('invalid_input', `thread \`${id}\` worked in \`${project}\`: replay needs its items`);
+  const identity = ports.identity?.();
+  if (identity && !identity.ok) return identity;
+  if (project === (identity?.output.project ?? ports.project)) return ok(null);
+  return fail('invalid_input', `thread \`${id}\` belongs to \`${project}\`; replay it there`);
 }
 
-/** As it stands in the empty registry: nothing is limited there, and nobody but this process holds it. */
-const placed = ({ ports }: ReplayStage, row: ThreadRow): NewThread => {
+/** Returns the row for the empty store. It has no limits, and this process owns its lease. */
+const emptyRow = ({ ports }: ReplayStage, row: ThreadRow): NewThread => {
   const { id, directive, version, runner, project, kind, detached, limits, inputs } = row;
   const start = { lease: { owner: ports.threads.owner, ttlMs: LEASE_MS } };
   const what = { directive, version, runner, project, kind, detached, limits, inputs };
   return { id, ...what, budget: {}, events: [], start };
 };
 
-/** Those above it stand in the empty registry too, so that it has its place and its rights. */
+/** Adds the ancestors to the empty store, so that the thread has its lineage and its rights. */
 async function placeAncestors(
   stage: ReplayStage,
   real: Store,
@@ -74,7 +74,7 @@ async function placeAncestors(
   for (const id of chain.slice(1).toReversed()) {
     const row = await real.thread(id);
     if (!row.ok) return row;
-    const thread = placed(stage, row.output);
+    const thread = emptyRow(stage, row.output);
     if (!above) {
       const root = await store.createThread(thread);
       if (!root.ok) return root;
@@ -82,33 +82,33 @@ async function placeAncestors(
       continue;
     }
     const { epoch, row: parent } = above;
-    const born = await store.commit(above.thread, {
+    const inserted = await store.commit(above.thread, {
       expect: { seq: parent.seq, epoch },
       events: [{ type: 'status', data: { status: 'running' } }],
       children: [thread],
     });
-    if (!born.ok) return born;
-    above = born.output.children[0];
+    if (!inserted.ok) return inserted;
+    above = inserted.output.children[0];
   }
   return ok(above);
 }
 
-/** The parent as it was when it spawned this one: its rights, and what it had called last. */
+/** Returns the parent in its state at the spawn of this thread: its rights and its last calls. */
 async function parentOf(
   { ports }: ReplayStage,
   real: Store,
   row: ThreadRow,
-  held: LeasedThread | undefined,
+  leased: LeasedThread | undefined,
 ): Promise<Outcome<Thread | undefined>> {
-  if (row.parent === undefined || !held) return ok(undefined);
+  if (row.parent === undefined || !leased) return ok(undefined);
   const journal = await readJournal(real, row.parent);
   if (!journal.ok) return journal;
   const before = journal.output.filter(({ ts }) => ts <= row.created);
-  const prepared = await prepareAgain(ports, held.row, before);
+  const prepared = await prepareAgain(ports, leased.row, before);
   if (!prepared.ok) return prepared;
   const parent = await createThread(ports, {
     prepared: prepared.output,
-    held,
+    held: leased,
     since: ports.threads.live.leases.now(),
     signal: new AbortController().signal,
     history: before,
@@ -118,11 +118,11 @@ async function parentOf(
   return parent;
 }
 
-/** A kind that nobody limits, and more than anybody uses: what a detached child draws from. */
+/** Amount that no thread uses up, for the reservation that a detached child draws from. */
 const PLENTY = 10n ** 15n;
 const DETACHED = { tokens: PLENTY, input_tokens: PLENTY, output_tokens: PLENTY, spend: PLENTY };
 
-async function placeOf(
+async function birthPlace(
   stage: ReplayStage,
   real: Store,
   row: ThreadRow,
@@ -133,46 +133,46 @@ async function placeOf(
   const parent = await parentOf(stage, real, row, above.output);
   if (!parent.ok) return parent;
   const { id, kind, runner, detached } = row;
-  // Of the first message, or else of the directive, which carries those of the inputs too.
+  // The marks are those of the first message, or else of the directive, which include those of the inputs.
   const { message = '', untrusted } = startOf(events) ?? {};
-  const told = events
+  const first = events
     .filter((event) => event.type === 'user_message')
     .findLast(({ turn }) => turn === 0);
-  const shown = events.find((event) => event.type === 'tool_result');
-  const said = message === '' || untrusted ? shown : told;
+  const opening = events.find((event) => event.type === 'tool_result');
+  const source = message === '' || untrusted ? opening : first;
   return ok({
     id,
     kind,
     runner,
     detached,
-    marks: unpackMarks(said?.data.marks),
-    ...(untrusted && { given: givenIn(shown, message === '' ? undefined : told) }),
+    marks: unpackMarks(source?.data.marks),
+    ...(untrusted && { given: givenIn(opening, message === '' ? undefined : first) }),
     ...(parent.output ? { parent: parent.output } : {}),
     ...(detached && { spawn: () => ({ reserve: [{ key: detachedKey(id), amounts: DETACHED }] }) }),
   });
 }
 
-/** What single inputs carried where its model knows them by reference, and the message. */
+/** Returns the marks of the message, and of each input that the model got as a reference. */
 function givenIn(
-  shown: RecordedOf<'tool_result'> | undefined,
-  told: RecordedOf<'user_message'> | undefined,
+  opening: RecordedOf<'tool_result'> | undefined,
+  first: RecordedOf<'user_message'> | undefined,
 ): NonNullable<BirthPlace['given']> {
-  const inputs = Object.entries(shown?.data.given ?? {}).map(
+  const inputs = Object.entries(opening?.data.given ?? {}).map(
     ([name, input]) => [name, unpackMarks(getOwn(input, 'marks'))] as const,
   );
-  return { inputs: new Map(inputs), ...(told && { message: unpackMarks(told.data.marks) }) };
+  return { inputs: new Map(inputs), ...(first && { message: unpackMarks(first.data.marks) }) };
 }
 
-/** What a resume was asked for: on, or back to a snapshot; with what ceilings, which model and which words. */
+/** Returns the options of a recorded resume: its snapshot, limits, model and message. */
 function askedAt(events: readonly Recorded[], at: number): ResumeOptions {
-  const asked = events[at];
-  if (asked?.type !== 'signal') return {};
-  const { from, after, limits, model } = asked.data;
-  const told = events.slice(at + 1);
-  const others = told.findIndex(
+  const resume = events[at];
+  if (resume?.type !== 'signal') return {};
+  const { from, after, limits, model } = resume.data;
+  const following = events.slice(at + 1);
+  const others = following.findIndex(
     ({ type }) => type !== 'injected_message' && type !== 'tool_result',
   );
-  const said = told
+  const message = following
     .slice(0, others < 0 ? undefined : others)
     .filter((event) => event.type === 'injected_message')
     .find(({ data }) => data.by !== 'harness');
@@ -181,7 +181,7 @@ function askedAt(events: readonly Recorded[], at: number): ResumeOptions {
     ...(after !== undefined && { reopen: true }),
     ...(limits && { limits: wantedIn(limits) }),
     ...(model !== undefined && { model }),
-    ...(said && { words: { text: said.data.text, by: said.data.by } }),
+    ...(message && { words: { text: message.data.text, by: message.data.by } }),
   };
 }
 
@@ -190,7 +190,7 @@ const wantedIn = (limits: JsonObject): JsonObject =>
     Object.entries(limits).map(([name, entry]) => [name, getOwn(entry, 'value') ?? null]),
   );
 
-/** From one process to the next: each ends where its journal ended. */
+/** Runs one process after the other. Each ends at the position of its recorded end. */
 async function runAgain(
   stage: ReplayStage,
   prepared: Prepared,
@@ -206,21 +206,21 @@ async function runAgain(
   if (goesOn) ends[resumes.length] = Number.POSITIVE_INFINITY;
   until(ends[0] as number);
   const message = startOf(events)?.message ?? '';
-  let done = await runPrepared(ports, prepared, place, none, message);
+  let result = await runPrepared(ports, prepared, place, none, message);
   for (const [index, at] of resumes.entries()) {
-    if (!done.ok) return done;
+    if (!result.ok) return result;
     until(at);
     if (at - (ends[index] as number) > 0) await endAgain(stage, place.id ?? '', events, at);
     until(ends[index + 1] as number);
     const resumed = await resumeThread(ports, place.id ?? '', none, askedAt(events, at));
-    // It went another way before: what there is shows where.
-    if (!resumed.ok) return done;
-    done = resumed;
+    // The replay already differs from the journal. The comparison shows where.
+    if (!resumed.ok) return result;
+    result = resumed;
   }
-  return done;
+  return result;
 }
 
-/** The end that was written for it, before somebody took it up again. */
+/** Writes the end that another process wrote before the thread was resumed. */
 async function endAgain(
   { ports: { store, threads } }: ReplayStage,
   id: string,
@@ -228,13 +228,13 @@ async function endAgain(
   at: number,
 ): Promise<void> {
   const written = events.slice(endOf(events.slice(0, at)), at);
-  const [said, ...rest] = written;
+  const [signal, ...rest] = written;
   const last = written.at(-1);
-  if (said?.type !== 'signal' || last?.type !== 'thread_end') return;
+  if (signal?.type !== 'signal' || last?.type !== 'thread_end') return;
   const { status, cost = {} } = last.data;
   await withLease(store, id, { owner: threads.owner, force: true }, (held) =>
     ok({
-      events: [notedOf(said), ...rest.map(notedOf)],
+      events: [notedOf(signal), ...rest.map(notedOf)],
       status,
       cost,
       settle: finalAccount(held).settle,
@@ -242,24 +242,24 @@ async function endAgain(
   );
 }
 
-/** Its end may have been written for it, when nobody was at work on it: no thread repeats that. */
+/** Returns the number of events without an end that another process wrote, which a replay does not repeat. */
 function endOf(events: readonly Recorded[]): number {
   if (events.at(-1)?.type !== 'thread_end') return events.length;
   const at = events.findLastIndex(
     ({ type }, index) => type !== 'child_end' && index < events.length - 1,
   );
-  const said = events[at];
+  const signal = events[at];
   const isOthers =
-    said?.type === 'signal' &&
-    said.data.id === undefined &&
-    said.data.stops === undefined &&
-    ['kill', 'terminate', 'fail'].includes(said.data.kind);
+    signal?.type === 'signal' &&
+    signal.data.id === undefined &&
+    signal.data.stops === undefined &&
+    ['kill', 'terminate', 'fail'].includes(signal.data.kind);
   return isOthers ? at : events.length;
 }
 
 /**
- * `store` has the journal, with known secrets as references; `empty` is a registry that the caller
- * removes.
+ * Replays a thread and compares the journals. `store` has the recorded journal, with secrets as references. The
+ * caller removes the store `empty`.
  */
 export async function replayThread(
   ports: HarnessPorts,
@@ -278,24 +278,24 @@ export async function replayThread(
   const record = createReplayRecord(events);
   const stage = createReplayStage(ports, store, empty, id, record);
   const first = events.findIndex(isResume);
-  const begun = first < 0 ? events : events.slice(0, first);
-  const prepared = await prepareAgain(stage.ports, row.output, begun);
+  const firstRun = first < 0 ? events : events.slice(0, first);
+  const prepared = await prepareAgain(stage.ports, row.output, firstRun);
   if (!prepared.ok) return prepared;
-  const place = await placeOf(stage, store, row.output, events);
+  const place = await birthPlace(stage, store, row.output, events);
   if (!place.ok) return place;
   const last = events.findIndex(({ seq }) => seq > until);
   const end = last < 0 ? events.length : last;
   const isWhole = last < 0;
   const isCut = events.length < journal.output.length;
   const goesOn = isWhole && !isCut;
-  const done = await runAgain(stage, prepared.output, place.output, events, end, goesOn);
-  if (!done.ok) return done;
+  const result = await runAgain(stage, prepared.output, place.output, events, end, goesOn);
+  if (!result.ok) return result;
   const replayed = await readRepeated(stage.ports.store, id);
   if (!replayed.ok) return replayed;
   const news = isWhole ? replayed.output : replayed.output.slice(0, end);
   return ok({
     thread_id: id,
     ...compareJournals(events.slice(0, end), news),
-    ...(isWhole ? { status: isCut ? row.output.status : done.output.status } : {}),
+    ...(isWhole ? { status: isCut ? row.output.status : result.output.status } : {}),
   });
 }

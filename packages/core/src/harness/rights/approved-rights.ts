@@ -1,4 +1,4 @@
-// Rights that people approved for a thread beyond its own. The thread's token does not change. A call gets a
+// Keeps rights that people approved for a thread beyond its own. The thread's token does not change. A call gets a
 // token of its own, minted from the thread's blocks and the approvals. INVARIANT: a use is always counted in the
 // store and recorded in the journal before the right is exercised, and at most once per call. Only a person's
 // decision adds a right here.
@@ -19,11 +19,11 @@ import type { ApprovedRights, RightsHolder, TakenUse, Thread } from '../thread/t
 /** Upper bound of calls that run at the same time. */
 const MAX_MINTED = 64;
 
-type GivenRight = Extract<ApprovalNote, { state: 'approved' }>;
+type RightNote = Extract<ApprovalNote, { state: 'approved' }>;
 
 const rightFrom = (
   thread: string,
-  { approval, capability, scope = {}, expires, beyond }: Omit<GivenRight, 'kind' | 'state' | 'by'>,
+  { approval, capability, scope = {}, expires, beyond }: Omit<RightNote, 'kind' | 'state' | 'by'>,
 ): ApprovedRight => ({
   approval,
   thread,
@@ -65,7 +65,7 @@ function mint({ ports, rights, place }: RightsHolder, more: readonly ApprovedRig
 /** Approvals that a call uses beside its thread's own rights. */
 interface CallUses {
   readonly taken: ReadonlyMap<string, { readonly use: TakenUse; isExercised: boolean }>;
-  /** Approvals that are used up or over, with the refusal for a call that needs one. */
+  /** Approvals that cannot be used, with the refusal for a call that needs one. */
   readonly refused: ReadonlyMap<string, Failure>;
 }
 
@@ -73,13 +73,13 @@ interface CallUses {
 type RecordedRights = RightsHolder & Pick<Thread, 'journal'>;
 
 export function createApproved(self: () => RecordedRights): ApprovedRights {
-  const held = new Map<string, ApprovedRight>();
+  const rights = new Map<string, ApprovedRight>();
   /** Rights of ancestors that do not run here, as the store had them at the last read. */
   const above = new Map<string, readonly ApprovedRight[]>();
   /** Uses that each call took with its intent. */
   const uses = new Map<string, CallUses>();
   /** Approvals that a lost process took, by open call. */
-  const left = new Map<string, readonly string[]>();
+  const lostUses = new Map<string, readonly string[]>();
   /** Call of each minted token, the newest last. */
   const minted = new Map<string, string>();
 
@@ -87,9 +87,9 @@ export function createApproved(self: () => RecordedRights): ApprovedRights {
     self().ports.threads.live.get(id)?.thread.rights.approved.own() ?? above.get(id) ?? [];
   function inForce(): readonly ApprovedRight[] {
     const { place, ports } = self();
-    if (held.size === 0 && place.parent === undefined) return [];
+    if (rights.size === 0 && place.parent === undefined) return [];
     const now = ports.clock.now();
-    const all = [...held.values(), ...place.chain.slice(1).flatMap(rightsOf)];
+    const all = [...rights.values(), ...place.chain.slice(1).flatMap(rightsOf)];
     return all.filter(({ expires = Number.POSITIVE_INFINITY }) => expires > now);
   }
   function remember(token: string, call: string): void {
@@ -99,23 +99,23 @@ export function createApproved(self: () => RecordedRights): ApprovedRights {
   }
 
   return {
-    own: () => [...held.values()],
+    own: () => [...rights.values()],
     add(approval) {
       const right = rightOf(approval);
-      if (!right || held.has(right.approval)) return;
+      if (!right || rights.has(right.approval)) return;
       const { thread: _, grant, ...terms } = right;
-      const given = { kind: 'capability', state: 'approved', ...terms, ...grant } as const;
-      const data = { ...given, by: approval.who ?? '' } as GivenRight;
+      const fields = { kind: 'capability', state: 'approved', ...terms, ...grant } as const;
+      const data = { ...fields, by: approval.who ?? '' } as RightNote;
       self().journal.note({ type: 'approval', data });
-      held.set(right.approval, right);
+      rights.set(right.approval, right);
     },
     restore(note) {
-      if (note.state === 'approved') held.set(note.approval, rightFrom(self().place.id, note));
+      if (note.state === 'approved') rights.set(note.approval, rightFrom(self().place.id, note));
       if (note.state !== 'used' || note.kind !== 'capability') return;
-      left.set(note.call_id, [...(left.get(note.call_id) ?? []), note.approval]);
+      lostUses.set(note.call_id, [...(lostUses.get(note.call_id) ?? []), note.approval]);
     },
-    restoreResult: (call) => void left.delete(call),
-    leftFor: (call) => left.get(call) ?? [],
+    restoreResult: (call) => void lostUses.delete(call),
+    leftFor: (call) => lostUses.get(call) ?? [],
     async load() {
       const { ports, place } = self();
       for (const id of place.chain.slice(1)) {
@@ -123,9 +123,9 @@ export function createApproved(self: () => RecordedRights): ApprovedRights {
       }
     },
     takeable: inForce,
-    taken(call, given, refused) {
-      left.delete(call);
-      const taken = new Map(given.map((use) => [use.approval, { use, isExercised: false }]));
+    taken(call, list, refused) {
+      lostUses.delete(call);
+      const taken = new Map(list.map((use) => [use.approval, { use, isExercised: false }]));
       if (taken.size + refused.size > 0) uses.set(call, { taken, refused });
     },
     auth(call) {
@@ -152,8 +152,8 @@ export function createApproved(self: () => RecordedRights): ApprovedRights {
       const own = uses.get(call);
       if (!own) return [];
       uses.delete(call);
-      // A right that is used up or over is dropped.
-      for (const approval of own.refused.keys()) held.delete(approval);
+      // Rights of refused approvals are dropped.
+      for (const approval of own.refused.keys()) rights.delete(approval);
       return [...own.taken.values()].flatMap(({ use, isExercised }) => (isExercised ? [] : [use]));
     },
   };
@@ -232,7 +232,7 @@ const useOf = ({ id, binding }: Approval, uses_left: number): TakenUse => ({
   uses_left,
 });
 
-const asked = ({ approval, binding }: TakenUse) => ({ approval, binding });
+const useKey = ({ approval, binding }: TakenUse) => ({ approval, binding });
 
 /** Returns the uses that a lost process took for this call. The store has counted them. */
 async function usesLeft(store: Store, approvals: readonly string[]): Promise<TakenUse[]> {
@@ -241,8 +241,8 @@ async function usesLeft(store: Store, approvals: readonly string[]): Promise<Tak
 }
 
 /**
- * Records the intent of a call with one use of every approval that its token will carry. Approvals that are used
- * up or over are dropped. INVARIANT: a use is always counted before the right is exercised, and at most once per
+ * Records the intent of a call with one use of every approval that its token will carry. Approvals that cannot be
+ * used are dropped. INVARIANT: a use is always counted before the right is exercised, and at most once per
  * call. A crash can lose a use; it never adds one.
  */
 export async function commitIntent(
@@ -250,10 +250,10 @@ export async function commitIntent(
   call: string,
   event: JournalEvent,
 ): Promise<Outcome<null>> {
-  const begun = rights.approved.leftFor(call);
-  const before = begun.length > 0 ? await usesLeft(ports.store, begun) : [];
+  const lost = rights.approved.leftFor(call);
+  const before = lost.length > 0 ? await usesLeft(ports.store, lost) : [];
   if (before.length > 0 || rights.approved.takeable().length === 0) {
-    if (begun.length > 0) rights.approved.taken(call, before, new Map());
+    if (lost.length > 0) rights.approved.taken(call, before, new Map());
     journal.note(event, {}, 'hold');
     return ok(null);
   }
@@ -261,21 +261,21 @@ export async function commitIntent(
   for (;;) {
     const uses = await planUses(ports.store, rights.approved.takeable(), refused);
     const notes = uses.map((use) => useNote(use, call, 'used'));
-    const change = uses.length > 0 ? { use: uses.map(asked) } : {};
-    const done = await journal.commit([event, ...notes], change);
-    if (done.ok) {
+    const change = uses.length > 0 ? { use: uses.map(useKey) } : {};
+    const committed = await journal.commit([event, ...notes], change);
+    if (committed.ok) {
       rights.approved.taken(call, uses, refused);
       return ok(null);
     }
-    // Another call took the last use of this approval, so this call goes on without it.
-    const { approval } = done.error.detail;
-    if (typeof approval !== 'string' || refused.has(approval)) return done;
-    refused.set(approval, done);
+    // Another call took the last use of this approval, so this call continues without it.
+    const { approval } = committed.error.detail;
+    if (typeof approval !== 'string' || refused.has(approval)) return committed;
+    refused.set(approval, committed);
   }
 }
 
-/** Returns the events and the change that give back unexercised uses, for the commit of the result. */
+/** Returns the events and the change that return unexercised uses, for the commit of the result. */
 export const givenBack = (unused: readonly TakenUse[], call: string) => ({
   events: unused.map((use) => useNote(use, call, 'returned')),
-  change: { back: unused.map((use) => ({ ...asked(use), back: true as const })) },
+  change: { back: unused.map((use) => ({ ...useKey(use), back: true as const })) },
 });

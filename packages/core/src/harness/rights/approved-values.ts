@@ -1,6 +1,6 @@
-// Approvals of people that hold beyond one call: a value that counts as named from then on, or a scope of
-// values. INVARIANT: a value is always the one that was shown, whole and in the clear. A scope always has one
-// tool, role and kind, and the glob of the person. Counted uses are taken before the call begins.
+// Finds approvals that hold for more than one call: of a value, which then counts as named by a person, or of a
+// scope of values. INVARIANT: an approved value was always shown to the person in full and not hidden. A scope
+// always has one tool, role and kind, and the glob of the person. Counted uses are taken before the call begins.
 import { getOwn, isObject, type Json, type JsonObject } from '../../base/index.ts';
 import {
   type Argument,
@@ -39,7 +39,7 @@ function allowedBy(row: Approval): ApprovedValue[] {
       return [{ ...of, scope: { operation: shown.operation ?? null, glob } }];
     }
     const value = getOwn(shown.arguments, name) ?? null;
-    // A value that was hidden or cut was not seen by the person.
+    // The person has not seen a value that was hidden or shortened.
     return isValue && isSeen(value) ? [{ ...of, text: JSON.stringify(value) }] : [];
   });
 }
@@ -56,11 +56,11 @@ export async function allowedValues(
 function covers(
   { role, kind, text, scope }: ApprovedValue,
   operation: string,
-  { role: asked, kind: wanted, value: { data } }: Argument,
+  { role: ownRole, kind: ownKind, value: { data } }: Argument,
 ): boolean {
-  if (role !== asked || kind !== (wanted ?? null) || asked === undefined) return false;
+  if (role !== ownRole || kind !== (ownKind ?? null) || ownRole === undefined) return false;
   if (!scope) return text === JSON.stringify(data);
-  return scope.operation === operation && valueInScope(asked, scope.glob, data);
+  return scope.operation === operation && valueInScope(ownRole, scope.glob, data);
 }
 
 /** The call that the request was about takes its answer in `ask-about-call.ts`, so that a crash is detected. */
@@ -79,10 +79,10 @@ async function takeCounted(
   if (taken.includes(id)) return true;
   const note = { kind: 'call', action: 'ask', state: 'used', approval: id, call_id: call } as const;
   const event = { type: 'approval', data: { ...note, by: who, why } } as const;
-  const done = await journal.commit(event, { use: [{ approval: id, binding }] });
+  const committed = await journal.commit(event, { use: [{ approval: id, binding }] });
   const intent = control.intents.get(call);
-  if (done.ok && intent) control.intents.set(call, { ...intent, taken: [...taken, id] });
-  return done.ok;
+  if (committed.ok && intent) control.intents.set(call, { ...intent, taken: [...taken, id] });
+  return committed.ok;
 }
 
 /** Returns the approval that covers the argument, and `undefined` if there is none. */

@@ -54,9 +54,9 @@ export const askedFor = ({ id, kind, parent }: Lineage) =>
 const digest = (value: Json): string => hash('sha256', canonicalJson(value));
 
 /** Returns the operation and its arguments after the guards. The same call has the same binding. */
-export function callBinding({ op, arguments: given }: Question, about?: Json): JsonObject {
+export function callBinding({ op, arguments: inputs }: Question, about?: Json): JsonObject {
   const { type, subtype = '', name, target = '' } = op;
-  const values = given.map((input) => [input.name, input.value.data]);
+  const values = inputs.map((input) => [input.name, input.value.data]);
   return {
     operation: operationName(op),
     arguments: digest([type, subtype, name, target, values, about ?? null]),
@@ -69,12 +69,12 @@ export function answerIn({ id, state, why = '', shown }: Approval): ApprovalAnsw
   // The request is bound to this call, so this call used it before its process was lost.
   const answer = state === 'used' ? 'approved' : state;
   const holds = getOwn(shown.file, 'holds');
-  const held = typeof holds === 'string' && { holds };
-  return { answer, approval: id, ...(why !== '' && { why }), ...held };
+  const preview = typeof holds === 'string' && { holds };
+  return { answer, approval: id, ...(why !== '' && { why }), ...preview };
 }
 
 interface AskedCall {
-  /** Id of the step. Empty for a request to a model, which its conversation identifies. */
+  /** Id of the step. Empty for a request to a model, which the conversation identifies. */
   readonly id: string;
   /** Key of the call. A repetition of the same call has the same key; no other call has it. */
   readonly key: string;
@@ -130,7 +130,7 @@ async function putQuestion(
   const shown = await threadCallShown(thread, question);
   const id = makeApprovalId(ports.random);
   const { owner } = askedFor(place);
-  const asked: NewApproval = { id, kind: 'call', binding, shown, expires, ...owner };
+  const request: NewApproval = { id, kind: 'call', binding, shown, expires, ...owner };
   const data = {
     kind: 'call',
     action: 'ask',
@@ -139,9 +139,9 @@ async function putQuestion(
     call_id: call,
     expires,
   } as const;
-  const done = await journal.commit({ type: 'approval', data }, { ask: [asked] });
-  if (!done.ok) return done;
-  return ok(rest(control, question, done.output.approvals[0]?.id ?? id));
+  const committed = await journal.commit({ type: 'approval', data }, { ask: [request] });
+  if (!committed.ok) return committed;
+  return ok(rest(control, question, committed.output.approvals[0]?.id ?? id));
 }
 
 function rest(control: Control, { questions }: Question, approval: string): ApprovalAnswer {
@@ -149,7 +149,7 @@ function rest(control: Control, { questions }: Question, approval: string): Appr
   return { answer: 'pending', approval };
 }
 
-/** Takes the answer, once, before the effect of the call. */
+/** Records the answer, and marks an approval as used, once, before the effect of the call. */
 async function take(
   journal: JournalWriter,
   row: Approval,
@@ -158,8 +158,8 @@ async function take(
   const answer = answerIn(row) ?? { answer: 'pending' };
   if (row.state === 'approved') {
     const use = [{ approval: row.id, binding: row.binding }];
-    const done = await journal.commit(noteOf('used', row, call), { use });
-    if (!done.ok) return done;
+    const committed = await journal.commit(noteOf('used', row, call), { use });
+    if (!committed.ok) return committed;
   } else if (row.state === 'denied' || row.state === 'expired') {
     journal.note(noteOf(row.state, row, call));
   }
@@ -188,9 +188,9 @@ async function askedBefore(
   question: Question,
   replay: ReplayPort,
 ): Promise<Outcome<ApprovalAnswer>> {
-  const asked = await replay.asked(place.id);
-  if (!asked.ok || asked.output.answer !== 'pending') return asked;
-  return ok(rest(control, question, asked.output.approval ?? ''));
+  const answer = await replay.asked(place.id);
+  if (!answer.ok || answer.output.answer !== 'pending') return answer;
+  return ok(rest(control, question, answer.output.approval ?? ''));
 }
 
 /** Returns the port that asks a person about one call of a thread. */
@@ -214,29 +214,29 @@ export const askAbout =
     if (!row || isSpent(row, call)) return await putQuestion(thread, question, binding, call.id);
     if (row.state === 'pending') {
       const show = () => threadCallShown(thread, question);
-      const asked = await renewed(ports.store, row, question, show);
-      return asked.ok ? ok(rest(control, question, row.id)) : asked;
+      const current = await renewed(ports.store, row, question, show);
+      return current.ok ? ok(rest(control, question, row.id)) : current;
     }
     return await take(journal, row, call.id);
   };
 
-/** Returns the port for requests inside of a tool that a call of the thread runs. */
+/** Returns the port for requests inside a tool that a call of the thread runs. */
 export function askInside(thread: ApprovalRequester, key: string, effect: ToolEffect): AskPort {
   const id = [...thread.control.intents].find(([, intent]) => intent.key === key)?.[0] ?? '';
   return askAbout(thread, { id, key, effect, isBegun: true });
 }
 
-/** Approves everything, inside of a step that a person has approved. */
+/** Approves every request inside a step that a person has approved. */
 export const APPROVED: AskPort = () => ok({ answer: 'approved' });
 
 export const isPending = (outcome: Outcome<unknown>): boolean =>
   !outcome.ok &&
   (outcome.error.code === 'approval_pending' || outcome.error.detail.answer === 'pending');
 
-/** Number of failures of a tool in a row that become a question to a person, with `escalate`. */
+/** Number of consecutive failures of a tool after which the rule `escalate` asks a person. */
 const MAX_FAILURES = 3;
 
-/** Returns true if a person is asked. The thread parks then. */
+/** Asks a person about a tool that fails again and again. Returns true if the thread parks for the answer. */
 export async function escalateFailure(
   thread: ApprovalRequester & Pick<Thread, 'rights'>,
   call: string,
@@ -246,8 +246,8 @@ export async function escalateFailure(
   const { ports, place, journal, control, rights } = thread;
   const count = countFailure(thread, tool, isError);
   if (count < MAX_FAILURES || !rights.rules.given().escalate) return ok(false);
-  const told = plainText(getOwn(getOwn(getOwn(content, 'error'), 'detail'), 'message') ?? '');
-  const question = `\`${tool}\` failed ${count} times in a row (${told}); what should be done?`;
+  const message = plainText(getOwn(getOwn(getOwn(content, 'error'), 'detail'), 'message') ?? '');
+  const question = `\`${tool}\` failed ${count} times in a row (${message}); what should be done?`;
   const marks = packMarks(carried);
   const rest = (approval: string): Outcome<boolean> => {
     control.failures.delete(tool);
@@ -264,11 +264,11 @@ export async function escalateFailure(
   const { owner, hook } = askedFor(place);
   const binding = { action: 'escalate', tool, call, turn: journal.turn, ...hook };
   const shown = { action: 'escalate', question, directive: place.directive.name, tool };
-  const asked: NewApproval = { id, kind: 'question', binding, shown, expires, ...owner };
+  const request: NewApproval = { id, kind: 'question', binding, shown, expires, ...owner };
   const about = { kind: 'question', state: 'pending', approval: id, action: 'escalate' } as const;
   const data = { ...about, call_id: call, held: content, marks };
-  const done = await journal.commit({ type: 'approval', data }, { ask: [asked] });
-  return done.ok ? rest(done.output.approvals[0]?.id ?? id) : done;
+  const committed = await journal.commit({ type: 'approval', data }, { ask: [request] });
+  return committed.ok ? rest(committed.output.approvals[0]?.id ?? id) : committed;
 }
 
 /** Returns the result of an escalated call for the model, and `undefined` while the request is pending. */

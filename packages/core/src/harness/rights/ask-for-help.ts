@@ -1,6 +1,6 @@
-// The verb `help` of a thread: `stuck`, `escalate`, `checkpoint`. The first two can park the thread with the
+// Handles the verb `help` of a thread: `stuck`, `escalate`, `checkpoint`. The first two can park the thread with the
 // call open; the answer of a person becomes the call's result. A person can approve a right for a number of uses
-// and some time. A right beyond the directive needs a person who says so.
+// and some time. A right that the directive does not declare needs an explicit approval.
 import {
   type Failure,
   fail,
@@ -57,13 +57,13 @@ const shownAsker = (thread: RightsHolder): JsonObject => ({
   ...(thread.place.kind === 'hook' && { hook: thread.place.directive.name }),
 });
 
-type Wish = Required<Pick<HelpSignal, 'capability'>> & Pick<HelpSignal, 'scope'>;
+type RightRequest = Required<Pick<HelpSignal, 'capability'>> & Pick<HelpSignal, 'scope'>;
 
 /** Returns the grant of a request. A refusal names tools by their last segment, so that name is accepted too. */
-function named({ library }: HarnessPorts, wish: Wish): Outcome<Grant> {
+function requestedGrant({ library }: HarnessPorts, request: RightRequest): Outcome<Grant> {
   const { catalog } = library.capabilities();
-  const scope = (wish.scope ?? {}) as Scope;
-  const capability = normalizeCapability(wish.capability);
+  const scope = (request.scope ?? {}) as Scope;
+  const capability = normalizeCapability(request.capability);
   const isTool = capability.startsWith('tool.') && !catalog.get(capability);
   if (!isTool) {
     return ok({ capability, ...(Object.keys(scope).length > 0 && { scope }) });
@@ -89,7 +89,7 @@ function refusal(ports: HarnessPorts, grant: Grant): Outcome<null> {
   }
   const ceilings = ports.policies().policy.ceilings();
   const left = createCeilingVerifier(ceilings, catalog).holds(grant.capability);
-  // A ceiling can keep the name and take the whole scope. An approval would have no effect there.
+  // A ceiling can allow the name and forbid the whole scope. An approval would have no effect then.
   const taken = ceilings
     .flatMap((ceiling) => capsOn(ceiling, grant, catalog))
     .find(({ extent }) => extent === 'whole');
@@ -112,7 +112,7 @@ function declaredOf(
 }
 
 /** True if the thread has the right, by its directive or by an approval. */
-function isHeld(
+function hasRight(
   { ports, rights: { approved }, place: { id } }: RightsHolder,
   grant: Grant,
 ): boolean {
@@ -128,19 +128,19 @@ type RightRequester = ApprovalRequester & RightsHolder;
 /** Returns the request for the right, or the answer if the thread has the right already. */
 function capabilityQuestion(
   thread: RightRequester,
-  wish: Wish,
+  request: RightRequest,
   reason: string,
 ): Outcome<{ held: Json } | Question> {
-  const wanted = named(thread.ports, wish);
-  if (!wanted.ok) return wanted;
-  const grant = wanted.output;
+  const grantResult = requestedGrant(thread.ports, request);
+  if (!grantResult.ok) return grantResult;
+  const grant = grantResult.output;
   const possible = refusal(thread.ports, grant);
   if (!possible.ok) return possible;
   const served = servedBy(thread);
   const declared = declaredOf(served, grant);
   if (!declared.ok) return declared;
   const { capability, scope = {} } = grant;
-  if (declared.output === 'yes' && isHeld(served, grant)) {
+  if (declared.output === 'yes' && hasRight(served, grant)) {
     return ok({ held: { decision: 'held', capability, scope: { ...scope } } });
   }
   const permission = permissionFor(grant);
@@ -164,7 +164,7 @@ function capabilityQuestion(
   });
 }
 
-const SAID: Readonly<Record<string, string>> = {
+const ANSWER_TEXTS: Readonly<Record<string, string>> = {
   denied: 'a person denied it; continue without it, or report what cannot be done',
   expired: 'the request expired; ask again if it is still needed',
 };
@@ -173,7 +173,7 @@ const SAID: Readonly<Record<string, string>> = {
 function capabilityAnswer({ place, rights }: RightsHolder, approval: Approval): Outcome<Json> {
   const { id, state, why = '', who = '', uses, expires, shown } = approval;
   const right = rightOf(approval);
-  if (!right) return ok({ decision: state, message: SAID[state] ?? '', why, who });
+  if (!right) return ok({ decision: state, message: ANSWER_TEXTS[state] ?? '', why, who });
   if (!isInForce(approval)) {
     const message = `directive \`${plainText(shown.directive ?? '')}\` does not declare it; a person must approve that the thread goes beyond its directive`;
     return ok({ decision: 'approved', in_force: false, message, why, who });
@@ -229,14 +229,14 @@ async function ask(
   const { owner } = askedFor(place);
   const expires = ports.clock.now() + ports.policies().policy.approvalMs;
   const id = makeApprovalId(ports.random);
-  const asked: NewApproval = { id, ...question, expires, ...owner };
-  const data = { kind: question.kind, state: 'pending', approval: asked.id, action } as const;
-  const done = await journal.commit({ type: 'approval', data }, { ask: [asked] });
-  if (!done.ok) return done;
+  const request: NewApproval = { id, ...question, expires, ...owner };
+  const data = { kind: question.kind, state: 'pending', approval: request.id, action } as const;
+  const committed = await journal.commit({ type: 'approval', data }, { ask: [request] });
+  if (!committed.ok) return committed;
   // An identical request that is still pending is returned instead of a new one.
-  const approval = done.output.approvals[0]?.id ?? id;
+  const approval = committed.output.approvals[0]?.id ?? id;
   const status = action === 'stuck' ? 'needs_input' : 'waiting';
-  control.ending = { status, reason: reason || `waits for approval ${approval}` };
+  control.ending = { status, reason: reason || `approval ${approval} is pending` };
   return fail('approval_pending', `approval request \`${approval}\` is pending`, { approval });
 }
 
@@ -251,7 +251,7 @@ async function stuck(
   const call = thread.control.currentCall;
   await raiseError(thread, failed, 'help', { isTold: true, call });
   const { ending } = thread.control;
-  // The hook asks a person, and answers later.
+  // The hook has asked a person and answers later.
   if (ending && thread.hooks.pending.size > 0) return failed;
   if (!ending) return ok({ action: 'stuck', message: 'noted; go on' });
   return ending.status === 'needs_input' ? await ask(thread, signal, question) : failed;
@@ -284,9 +284,9 @@ export async function helpSignal(thread: Thread, signal: HelpSignal): Promise<Ou
     // An answer from before the expiry stays valid, however late the thread resumes.
     const isLate = before.state === 'expired' && decided !== undefined;
     const state = isLate ? 'approved' : before.state;
-    const message = question.kind === 'limit' ? SAID[state] : undefined;
-    const told = { ...(answer !== undefined && { answer }), ...(message && { message }) };
-    return ok({ decision: state, ...told, why, who });
+    const message = question.kind === 'limit' ? ANSWER_TEXTS[state] : undefined;
+    const fields = { ...(answer !== undefined && { answer }), ...(message && { message }) };
+    return ok({ decision: state, ...fields, why, who });
   }
   return before || signal.action === 'escalate'
     ? await ask(thread, signal, question)

@@ -1,4 +1,4 @@
-// The question of an approval request, as one sentence: the effect, and its target.
+// Writes the question of an approval request as one sentence: the effect and its target.
 import { type Json, type JsonObject, masked, onOneLine, plainText } from '../../base/index.ts';
 import { operationName, type Question, type WritePreview } from '../../flow/index.ts';
 
@@ -17,8 +17,8 @@ function sizeOf({ change, from, to, added, removed }: WritePreview): string {
   if (change === 'create' && to !== undefined) return ` (${lines(to)})`;
   if (added !== undefined && removed !== undefined) {
     if (added + removed === 0) return ' (no line changes)';
-    const gone = removed === 0 ? '' : `${added === 0 ? lines(removed) : removed} removed`;
-    return ` (${[added === 0 ? '' : `${lines(added)} added`, gone].filter(Boolean).join(', ')})`;
+    const removal = removed === 0 ? '' : `${added === 0 ? lines(removed) : removed} removed`;
+    return ` (${[added === 0 ? '' : `${lines(added)} added`, removal].filter(Boolean).join(', ')})`;
   }
   return from === undefined || to === undefined ? '' : ` (${lines(from)} to ${lines(to)})`;
 }
@@ -37,14 +37,14 @@ function hostOf(value: string): string {
 
 type Steering = Readonly<Partial<Record<'path' | 'destination' | 'command', string>>>;
 
-/** Returns the first argument of each role. */
-function steering({ arguments: given }: Question, values: JsonObject): Steering {
-  const found: { -readonly [role in keyof Steering]: string } = {};
-  for (const { name, role } of given) {
+/** Returns the first argument of each role that is not empty. Content does not count. */
+function steering({ arguments: inputs }: Question, values: JsonObject): Steering {
+  const byRole: { -readonly [role in keyof Steering]: string } = {};
+  for (const { name, role } of inputs) {
     if (role === undefined || role === 'content' || word(values[name]) === '') continue;
-    found[role] ??= word(values[name]);
+    byRole[role] ??= word(values[name]);
   }
-  return found;
+  return byRole;
 }
 
 const quoted = (text: string): string => `\`${text.replaceAll('`', '´')}\``;

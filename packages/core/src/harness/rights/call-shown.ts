@@ -1,6 +1,6 @@
-// The facts about a call that a person gets with an approval request: the exact effect, arguments with untrusted
-// data and their place in what was read, who named each steering argument, and earlier calls by threads of the
-// same directive. They are computed once, with the request.
+// Collects the facts about a call for an approval request: the exact effect, the arguments with untrusted data and
+// the events that contain them, the source of each steering argument, and earlier calls by threads of the same
+// directive. They are computed once, with the request.
 import {
   getOwn,
   isObject,
@@ -42,15 +42,15 @@ const steers = ({ role }: Argument): boolean => role !== undefined && role !== '
 /** Returns a fact about each steering argument, by name. */
 function ofSteering(
   name: 'roles' | 'kinds' | 'origins',
-  given: readonly Argument[],
+  inputs: readonly Argument[],
   tell: (argument: Argument) => Json | undefined,
 ): JsonObject {
-  const told: JsonObject = {};
-  for (const argument of given) {
-    const said = steers(argument) ? tell(argument) : undefined;
-    if (said !== undefined) setOwn(told, argument.name, said);
+  const facts: JsonObject = {};
+  for (const argument of inputs) {
+    const fact = steers(argument) ? tell(argument) : undefined;
+    if (fact !== undefined) setOwn(facts, argument.name, fact);
   }
-  return Object.keys(told).length > 0 ? { [name]: told } : {};
+  return Object.keys(facts).length > 0 ? { [name]: facts } : {};
 }
 
 const NAMED: Readonly<Record<string, string>> = {
@@ -65,9 +65,9 @@ const NAMED: Readonly<Record<string, string>> = {
   own: 'made by this thread',
   closed: 'closed to everybody',
 };
-const NOBODY = 'no trusted source is known';
+const NOBODY = 'no trusted source found';
 
-/** Returns who named an argument. No fact is given if nothing untrusted was read. */
+/** Returns the source that named an argument. `undefined`: the value has no source and is not untrusted. */
 function namedBy({ origin, value: { meta } }: Argument): string | undefined {
   if (!origin) return carries(meta.descriptor, 'untrusted') ? NOBODY : undefined;
   const { kind, by } = origin;
@@ -76,43 +76,43 @@ function namedBy({ origin, value: { meta } }: Argument): string | undefined {
 
 /** Returns the change that the call would make to a file, without the diff if an argument is secret. */
 export async function filePreview({
-  arguments: given,
+  arguments: inputs,
 }: Question): Promise<WritePreview | undefined> {
-  const look = given.find(({ preview }) => preview !== undefined)?.preview;
-  const found = await look?.(new Map(given.map(({ name, value }) => [name, value])));
-  if (!found || !given.some(({ value }) => carries(value.meta.descriptor, 'secret'))) return found;
-  const { diff: _, ...rest } = found;
+  const look = inputs.find(({ preview }) => preview !== undefined)?.preview;
+  const file = await look?.(new Map(inputs.map(({ name, value }) => [name, value])));
+  if (!file || !inputs.some(({ value }) => carries(value.meta.descriptor, 'secret'))) return file;
+  const { diff: _, ...rest } = file;
   return rest;
 }
 
 /** Returns the facts about a call: the question, its reason, its source, and the exact effect. */
 export async function callShown(question: Question, root?: string): Promise<JsonObject> {
-  const { op, phase, questions, guards, arguments: given, sources } = question;
+  const { op, phase, questions, guards, arguments: inputs, sources } = question;
   const { sentenceOf } = await import('./asked-sentence.ts');
   const file = phase === 'before' ? await filePreview(question) : undefined;
-  const values = Object.fromEntries(given.map((input) => [input.name, shownValue(input)]));
+  const values = Object.fromEntries(inputs.map((input) => [input.name, shownValue(input)]));
   return {
     action: 'ask',
     question: sentenceOf(question, values, { file, ...(root !== undefined && { root }) }),
     because: questions.join('; '),
     asked_by: [...guards],
     ...(phase === 'after' && { about: 'its result' }),
-    ...ofSteering('origins', given, namedBy),
+    ...ofSteering('origins', inputs, namedBy),
     ...(sources.length > 0 && { sources: sources.slice(0, 20) }),
     operation: operationName(op),
     ...(op.type === 'tool' && { tool: op.name }),
     ...(op.target !== undefined && { target: op.target }),
     arguments: values,
-    ...ofSteering('roles', given, ({ role }) => role),
-    ...ofSteering('kinds', given, ({ kind }) => kind),
+    ...ofSteering('roles', inputs, ({ role }) => role),
+    ...ofSteering('kinds', inputs, ({ kind }) => kind),
     ...(file && { file: { ...file } }),
   };
 }
 
-/** Events that a thread has read. They contain references in place of secrets. */
+/** Types of events that a thread has read. They contain references in place of secrets. */
 const READ = ['tool_result', 'injected_message', 'user_message'] as const;
 const [MAX_EVENTS, MAX_TAINTED, MAX_SOURCES, AROUND] = [2000, 12, 5, 60];
-/** A shorter value occurs in every text. */
+/** Shortest value that is searched for. A shorter value occurs in almost every text. */
 const MIN_FOUND = 4;
 
 function* textsIn(value: Json): Generator<string> {
@@ -136,7 +136,7 @@ function excerptOf(text: string, value: string): string | undefined {
   return plain(`${from > 0 ? '… ' : ''}${cut}${to < text.length ? ' …' : ''}`);
 }
 
-/** Returns `tool http/get, turn 3`, or the author of a message. */
+/** Returns a location such as `tool http/get, turn 3` or `user message, turn 1`. */
 const placeOf = ({ type, turn, data }: StoredEvent): string =>
   type === 'tool_result'
     ? `tool ${plainText(data.tool ?? 'directive')}, turn ${turn}`
@@ -177,25 +177,25 @@ async function foreignEvents({ ports, place, journal }: OwnJournal): Promise<Sto
 const TELLING = ['untrusted', 'secret', 'influenced'];
 
 /** Returns the arguments with untrusted or secret data, and their sources. */
-async function taintedIn(thread: OwnJournal, { arguments: given }: Question): Promise<JsonObject> {
+async function taintedIn(thread: OwnJournal, { arguments: inputs }: Question): Promise<JsonObject> {
   const tainted: JsonObject = {};
   let events: StoredEvent[] | undefined;
-  for (const { name, value } of given.slice(0, MAX_TAINTED)) {
+  for (const { name, value } of inputs.slice(0, MAX_TAINTED)) {
     const { labels, taint, sources } = value.meta.descriptor;
     const marks = [...new Set([...labels, ...taint])].filter(
       (label) => TELLING.includes(label) || !/^(src|dir):/.test(label),
     );
     if (marks.length === 0) continue;
     events ??= await foreignEvents(thread);
-    const stands = marks.includes('secret')
+    const standing = marks.includes('secret')
       ? undefined
       : standingIn(events, typeof value.data === 'string' ? value.data : value.text);
-    const from = stands?.sources.length ? stands.sources : sources;
+    const from = standing?.sources.length ? standing.sources : sources;
     setOwn(tainted, name, {
       labels: marks,
-      ...(stands && { stands_in: stands.place }),
+      ...(standing && { stands_in: standing.place }),
       from: from.slice(-MAX_SOURCES),
-      ...(stands?.excerpt !== undefined && { excerpt: stands.excerpt }),
+      ...(standing?.excerpt !== undefined && { excerpt: standing.excerpt }),
     });
   }
   return Object.keys(tainted).length > 0 ? { tainted } : {};
@@ -216,16 +216,16 @@ async function callsBefore(
   const { project, tenant = '' } = own.ok ? own.output : { project: '' };
   const filter = { directive: place.directive.name, project, tenant, limit: MAX_THREADS };
   const page = own.ok ? await store.query(filter) : own;
-  const found: MadeCall[] = [];
+  const calls: MadeCall[] = [];
   for (const { id } of page.ok ? page.output.rows : []) {
     const types = ['tool_call', 'tool_result'];
     const read = await store.read(id, { types, limit: MAX_CALLS });
     const events = read.ok ? decodeAll(read.output) : read;
     // A call without a result is the one that asks.
-    const made = events.ok ? madeCalls(events.output) : [];
-    found.push(...made.filter(({ intent, result }) => result && intent.data.tool === tool));
+    const finished = events.ok ? madeCalls(events.output) : [];
+    calls.push(...finished.filter(({ intent, result }) => result && intent.data.tool === tool));
   }
-  return found.toSorted((a, b) => b.intent.ts - a.intent.ts).slice(0, MAX_BEFORE);
+  return calls.toSorted((a, b) => b.intent.ts - a.intent.ts).slice(0, MAX_BEFORE);
 }
 
 function outcomeOf({ result }: MadeCall): string {
@@ -235,10 +235,10 @@ function outcomeOf({ result }: MadeCall): string {
 
 async function doneBefore(
   thread: OwnJournal,
-  { op, arguments: given }: Question,
+  { op, arguments: inputs }: Question,
 ): Promise<JsonObject> {
   if (op.type !== 'tool') return {};
-  const named = given.filter(steers);
+  const named = inputs.filter(steers);
   const calls = await callsBefore(thread, op.name);
   const before = calls.map((made): Json => {
     const { ts, thread: id, data } = made.intent;

@@ -1,5 +1,5 @@
-// Values that a text mentions as a whole. INVARIANT: only a whole ever counts: the text, a line, a quoted text,
-// or a word that is written like a name. A part of a whole is not mentioned.
+// Finds the values that a text mentions as a whole. A whole is the text, a line, a quoted text, or a word that is
+// written like a name. INVARIANT: a part of a whole never counts as mentioned.
 
 const CLOSING_QUOTES: Readonly<Record<string, string>> = {
   '`': '`',
@@ -47,42 +47,42 @@ function bareWord(word: string): string {
   return word.slice(start, end);
 }
 
-/** Calls `found` for each quoted text, and returns the text with a blank in place of each. */
-function withoutQuoted(text: string, found: (inside: string) => void): string {
+/** Calls `onQuoted` for each quoted text, and returns the text with a blank in place of each. */
+function withoutQuoted(text: string, onQuoted: (inside: string) => void): string {
   const next = new Map<string, number>();
   /** Returns the next position of a sign. `at` only grows, so each position is visited once. */
   const nextOf = (sign: string, at: number): number => {
-    const known = next.get(sign) ?? -1;
-    if (known >= at) return known;
+    const cached = next.get(sign) ?? -1;
+    if (cached >= at) return cached;
     const place = text.indexOf(sign, at);
     next.set(sign, place === -1 ? text.length : place);
     return place === -1 ? text.length : place;
   };
-  let [rest, done] = ['', 0];
+  let [rest, copied] = ['', 0];
   for (const { 0: quote, index } of text.matchAll(ANY_QUOTE)) {
-    if (index < done || (index > 0 && !BEFORE_QUOTE.test(text.charAt(index - 1)))) continue;
+    if (index < copied || (index > 0 && !BEFORE_QUOTE.test(text.charAt(index - 1)))) continue;
     const end = nextOf(CLOSING_QUOTES[quote] ?? quote, index + 1);
     const isWhole = end > index + 1 && end < text.length && nextOf('\n', index + 1) > end;
     if (!isWhole || (end + 1 < text.length && !AFTER_QUOTE.test(text.charAt(end + 1)))) continue;
-    found(text.slice(index + 1, end));
-    rest += `${text.slice(done, index)} `;
-    done = end + 1;
+    onQuoted(text.slice(index + 1, end));
+    rest += `${text.slice(copied, index)} `;
+    copied = end + 1;
   }
-  return rest + text.slice(done);
+  return rest + text.slice(copied);
 }
 
-/** Returns everything that the text mentions as a whole; `words`: also single words. The work is linear. */
+/** Returns everything that the text mentions as a whole, with single words if `words`. Takes linear time. */
 export function saidIn(text: string, words: boolean): ReadonlySet<string> {
-  const said = new Set([text, text.trim()]);
-  for (const line of text.split(/\r?\n/)) said.add(line.trim());
+  const mentioned = new Set([text, text.trim()]);
+  for (const line of text.split(/\r?\n/)) mentioned.add(line.trim());
   // A quoted text is one value. Its words are not.
   const rest = withoutQuoted(text, (inside) => {
-    if (inside.trim() === inside) said.add(inside);
+    if (inside.trim() === inside) mentioned.add(inside);
   });
   for (const word of words ? rest.split(/\s+/u) : []) {
     const bare = bareWord(word);
-    if (IS_NAME.test(bare) && !IS_NUMBER.test(bare)) said.add(bare);
+    if (IS_NAME.test(bare) && !IS_NUMBER.test(bare)) mentioned.add(bare);
   }
-  said.delete('');
-  return said;
+  mentioned.delete('');
+  return mentioned;
 }

@@ -1,5 +1,5 @@
-// Finds out where a model got the arguments of a call. A model that has read untrusted data may write what an
-// attacker wants. So each argument that steers a risky call must have a trusted source, word for word: the user,
+// Finds the origins of the arguments in a call of a model. A model that has read untrusted data can write the text
+// of an attacker. So each argument that steers a risky call must have a trusted source, word for word: the user,
 // the author of the directive, a trusted result, or a person who approved it.
 import { createRecent, getOwn, type Json, matchGlob, plainText } from '../../base/index.ts';
 import {
@@ -37,7 +37,7 @@ function* leavesOf(value: Value): Generator<Value> {
 
 /**
  * Returns the facts that a tool's files declare about its results: the kind of each field, and the fields with
- * untrusted text. `undefined`: the item does not exist, so nothing is known.
+ * untrusted text. `undefined`: no item has this name.
  */
 export function declaredFacts({ library }: HarnessPorts, tool: string): ResultFacts | undefined {
   if (tool === '') return {};
@@ -48,10 +48,10 @@ export function declaredFacts({ library }: HarnessPorts, tool: string): ResultFa
     );
     return isOther ? {} : undefined;
   }
-  const said = chain.output.links.flatMap((link) => link.tool?.result ?? []);
+  const list = chain.output.links.flatMap((link) => link.tool?.result ?? []);
   return {
-    free_text: said.flatMap(({ free_text, identifiers = [] }) => [...free_text, ...identifiers]),
-    kinds: Object.fromEntries(said.toReversed().flatMap(({ kinds = {} }) => Object.entries(kinds))),
+    free_text: list.flatMap(({ free_text, identifiers = [] }) => [...free_text, ...identifiers]),
+    kinds: Object.fromEntries(list.toReversed().flatMap(({ kinds = {} }) => Object.entries(kinds))),
   };
 }
 
@@ -59,7 +59,7 @@ export function declaredFacts({ library }: HarnessPorts, tool: string): ResultFa
 function directiveParts({ talk, place }: DirectiveTalk): Json[] {
   for (const event of talk.opening) {
     if (event.type !== 'tool_result' || event.data.is_error) continue;
-    // The other fields of the result are words of tools.
+    // The other fields of the result contain texts of tools.
     const directive = getOwn(event.data.content, 'directive');
     const isForeign = carries(unpackMarks(event.data.marks), 'untrusted');
     if (!isForeign && directive !== undefined) return [directive];
@@ -76,15 +76,15 @@ function directiveParts({ talk, place }: DirectiveTalk): Json[] {
 }
 const asSigned = new WeakMap<object, Json[]>();
 
-interface SaidWords {
+interface MentionedTexts {
   /** Wholes, and single words that are written like names. */
   readonly words: ReadonlySet<string>;
   readonly wholes: ReadonlySet<string>;
 }
-const readBefore = createRecent<string, SaidWords>(512);
-const sayingOf = (text: string): SaidWords =>
-  readBefore.get(text) ??
-  readBefore.set(text, { words: saidIn(text, true), wholes: saidIn(text, false) });
+const cachedMentions = createRecent<string, MentionedTexts>(512);
+const mentionsIn = (text: string): MentionedTexts =>
+  cachedMentions.get(text) ??
+  cachedMentions.set(text, { words: saidIn(text, true), wholes: saidIn(text, false) });
 
 /** A trusted origin of a value, and the kind that it holds for. */
 interface Vouching {
@@ -94,14 +94,14 @@ interface Vouching {
 
 type ObservedRun = ReturnType<Thread['talk']['conversation']['trusted']>;
 
-/** Trusted words of a conversation: messages and fields of results. They only grow, so each is read once. */
+/** Trusted texts of a conversation: messages and fields of results. They only grow, so each is read once. */
 class Sayings {
-  readonly #said: SaidWords[] = [];
+  readonly #said: MentionedTexts[] = [];
   readonly #fields = new Map<Json, Vouching[]>();
   #read = 0;
 
   update({ texts, results }: ObservedRun, ports: HarnessPorts): void {
-    for (const text of texts.slice(this.#said.length)) this.#said.push(sayingOf(text));
+    for (const text of texts.slice(this.#said.length)) this.#said.push(mentionsIn(text));
     for (const result of results.slice(this.#read)) this.#hear(result, ports);
     this.#read = results.length;
   }
@@ -136,21 +136,21 @@ class Sayings {
   }
 }
 
-const sayings = new WeakMap<ObservedRun, Sayings>();
+const cachedTexts = new WeakMap<ObservedRun, Sayings>();
 
-/** Trusted words of a thread, for one call. */
+/** Trusted texts of a thread, for one call. */
 class SaidToThread {
   readonly #sayings: Sayings;
-  readonly #directive: readonly SaidWords[];
+  readonly #directive: readonly MentionedTexts[];
 
   constructor(thread: DirectiveTalk) {
-    const heard = thread.talk.conversation.trusted();
-    this.#sayings = sayings.get(heard) ?? new Sayings();
-    sayings.set(heard, this.#sayings);
-    this.#sayings.update(heard, thread.ports);
+    const run = thread.talk.conversation.trusted();
+    this.#sayings = cachedTexts.get(run) ?? new Sayings();
+    cachedTexts.set(run, this.#sayings);
+    this.#sayings.update(run, thread.ports);
     this.#directive = directiveParts(thread)
       .flatMap((part) => [...leavesOf(makeValue(part))])
-      .flatMap(({ data }) => (typeof data === 'string' ? sayingOf(data) : []));
+      .flatMap(({ data }) => (typeof data === 'string' ? mentionsIn(data) : []));
   }
 
   #isSaid(value: string, words: boolean): boolean {
@@ -160,7 +160,7 @@ class SaidToThread {
     return isInDirective || this.#sayings.isSaid(value, words);
   }
 
-  /** Returns the origin of a value. A command needs a whole text, not a word; a number is no id. */
+  /** Returns the origin of a value. A command must be a whole text, and a number never counts as an id. */
   originOf(part: Json, { role, kind }: Argument): ArgumentOrigin | undefined {
     const isText = typeof part === 'string' && !(kind !== undefined && isNumber(part));
     if (isText && this.#isSaid(part, role !== 'command')) return { kind: 'said' };
@@ -179,7 +179,7 @@ const isWeaker = (one: ArgumentOrigin, other: ArgumentOrigin | undefined): boole
   !other || STRENGTH.indexOf(one.kind) < STRENGTH.indexOf(other.kind);
 
 function originOf(
-  said: SaidToThread,
+  texts: SaidToThread,
   { fixed = {} }: Operation,
   argument: Argument,
 ): ArgumentOrigin | undefined {
@@ -192,16 +192,16 @@ function originOf(
   if (isEmpty(data)) return STEERS.has(role) ? undefined : { kind: 'fixed' };
   const as = vouchedInAll(value, kind);
   if (as === 'identifier' || as === 'directory') return { kind: as };
-  let found: ArgumentOrigin | undefined;
+  let best: ArgumentOrigin | undefined;
   for (const single of singlesOf(value)) {
     if (!carries(single.meta.descriptor, 'untrusted')) continue;
     // An untrusted value that was passed on has facts of its own. Its text proves nothing.
     if (isPassedOn(single)) return undefined;
-    const origin = said.originOf(single.data, argument);
+    const origin = texts.originOf(single.data, argument);
     if (!origin) return undefined;
-    found = isWeaker(origin, found) ? origin : found;
+    best = isWeaker(origin, best) ? origin : best;
   }
-  return found;
+  return best;
 }
 
 /** True for a glob that covers the whole project. */
@@ -226,8 +226,8 @@ async function originByPlace(
   inputs: readonly Argument[],
 ): Promise<ArgumentOrigin | undefined> {
   if (!place || role !== 'path' || typeof data !== 'string') return undefined;
-  const given = new Map(inputs.map(({ name, value }) => [name, value.data]));
-  const { relative, state, adds, sha256 } = await place(data, thread.place.id, given);
+  const values = new Map(inputs.map(({ name, value }) => [name, value.data]));
+  const { relative, state, adds, sha256 } = await place(data, thread.place.id, values);
   const grants = state === 'closed' ? [] : rightsTo(thread, relative);
   if (grants.length === 0) return { kind: 'closed', holds: 'never' };
   const scopes = grants.flatMap(({ scope }) => scope?.path ?? []);
@@ -244,12 +244,12 @@ export async function traceOrigins(
   op: Operation,
   inputs: readonly Argument[],
 ): Promise<readonly Argument[]> {
-  const said = new SaidToThread(thread);
-  // Most calls need no approval of a value.
+  const texts = new SaidToThread(thread);
+  // Approvals are read once, when a value needs one. Most calls need none.
   let allowed: Awaited<ReturnType<typeof allowedValues>> | undefined;
   const traced: Argument[] = [];
   for (const input of inputs) {
-    let origin = originOf(said, op, input);
+    let origin = originOf(texts, op, input);
     if (!origin && carries(input.value.meta.descriptor, 'untrusted')) {
       allowed ??= await allowedValues(thread.ports.store, thread.place.chain);
       origin =

@@ -1,6 +1,6 @@
-// How a thread's model reads untrusted text: in full (`show`), or as references, so that the text cannot
-// instruct the model (`reference`). INVARIANT: nothing below ever loosens the mode. A directive cannot loosen a
-// policy, a child cannot loosen its parent, and a thread keeps the mode of its start.
+// Determines how the model of a thread reads untrusted text: in full (`show`), or as references, so that the text
+// cannot instruct the model (`reference`). INVARIANT: the mode never becomes less strict. A directive cannot relax
+// a policy, a child cannot relax the mode of its parent, and a thread keeps the mode of its start.
 import type { Directive } from '../../items/index.ts';
 import type { PreparePorts, Thread } from '../thread/thread.ts';
 
@@ -14,10 +14,10 @@ export function modeFor(
   { permissions }: Pick<Directive, 'permissions'>,
   parent?: Pick<Thread, 'talk'>,
 ): ReadingMode {
-  const said = [
+  const modes = [
     permissions?.untrusted,
     policies().policy.untrusted,
     parent ? modeOf(parent) : undefined,
   ];
-  return said.includes('reference') ? 'reference' : 'show';
+  return modes.includes('reference') ? 'reference' : 'show';
 }

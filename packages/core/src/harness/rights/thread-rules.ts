@@ -1,5 +1,5 @@
-// Rules from directives that hold in a thread: those of its own directive, of its ancestors, and of directives
-// that it executed. They hold like the rules of a policy: no statement of a script is exempt. INVARIANT: rules
+// Combines the rules that hold in a thread: those of its own directive, of its ancestors, and of directives that it
+// executed. They hold like the rules of a policy: no statement of a script is exempt. INVARIANT: rules
 // are only ever added, and a child always has all rules of its parent.
 import { type Failure, type Outcome, ok, pathWithin } from '../../base/index.ts';
 import {
@@ -25,10 +25,10 @@ const NOTHING: GivenRules = { guards: [] };
 
 /** Returns the rules of a directive. Folder names in guards are relative to `project`. */
 export function rulesOf(
-  { guards: written, deviation_rules }: Pick<Directive, 'guards' | 'deviation_rules'>,
+  { guards: declared, deviation_rules }: Pick<Directive, 'guards' | 'deviation_rules'>,
   project: string,
 ): GivenRules {
-  const guards = written.map(({ file, ...guard }) => ({
+  const guards = declared.map(({ file, ...guard }) => ({
     ...guard,
     on: folderLabel(project, guard.on),
     // Refusals and requests contain this path. It does not show where the project is on this machine.
@@ -65,7 +65,7 @@ function ruleGuard(
 }
 
 const ALLOW: Verdict = { kind: 'allow' };
-const ASK: Verdict = { kind: 'ask', text: 'this changes something; may it be done?' };
+const ASK: Verdict = { kind: 'ask', text: 'this operation changes something; allow it?' };
 const NO_FIX: Verdict = { kind: 'deny', text: 'this directive forbids changes of items' };
 
 /** Compiles the rules. Fails if one does not compile, because a guard that is left out protects nothing. */
@@ -90,14 +90,14 @@ export function compileRules(rules: GivenRules): Outcome<GuardSet> {
 /** Returns a guard that refuses everything, for recorded rules that this version cannot read. */
 function refuseAll(failure: Failure): GuardSet {
   const place = 'rules of a directive that was executed here';
-  const made = defineGuard({
+  const guard = defineGuard({
     on: 'op:*',
     timing: 'before',
     locked: true,
     place,
     decide: () => failure,
   });
-  return made.ok ? createGuardSet([made.output]) : NO_GUARDS;
+  return guard.ok ? createGuardSet([guard.output]) : NO_GUARDS;
 }
 
 const joined = (sets: readonly GuardSet[]): GuardSet => {
@@ -117,31 +117,31 @@ interface RulesOrigin {
 export function createRules({ own, inherited, parent }: RulesOrigin): Outcome<ThreadRules> {
   const above = parent ? ok(NO_GUARDS) : compileRules(inherited ?? NOTHING);
   if (!above.ok) return above;
-  const begun = compileRules(own);
-  if (!begun.ok) return begun;
-  const sets = [begun.output, above.output];
-  const given = [own, ...(parent || !inherited ? [] : [inherited])];
+  const compiledOwn = compileRules(own);
+  if (!compiledOwn.ok) return compiledOwn;
+  const sets = [compiledOwn.output, above.output];
+  const ruleSets = [own, ...(parent || !inherited ? [] : [inherited])];
   /** Rules of executed directives whose call has no recorded result yet. */
   const fresh = new Map<string, GivenRules>();
-  let known: { count: number; higher: GuardSet; all: GuardSet } | undefined;
+  let cache: { count: number; higher: GuardSet; all: GuardSet } | undefined;
   const guards = (): GuardSet => {
     const higher = parent?.guards() ?? NO_GUARDS;
-    if (known?.count !== sets.length || known.higher !== higher) {
-      known = { count: sets.length, higher, all: joined([...sets, higher]) };
+    if (cache?.count !== sets.length || cache.higher !== higher) {
+      cache = { count: sets.length, higher, all: joined([...sets, higher]) };
     }
-    return known.all;
+    return cache.all;
   };
   const add = (rules: GivenRules): Outcome<null> => {
     const compiled = compileRules(rules);
     if (!compiled.ok) return compiled;
     sets.push(compiled.output);
-    given.push(rules);
+    ruleSets.push(rules);
     return ok(null);
   };
   return ok({
     guards,
-    atStart: () => joined([begun.output, above.output, parent?.atStart() ?? NO_GUARDS]),
-    given: () => merged([...given, ...(parent ? [parent.given()] : [])]),
+    atStart: () => joined([compiledOwn.output, above.output, parent?.atStart() ?? NO_GUARDS]),
+    given: () => merged([...ruleSets, ...(parent ? [parent.given()] : [])]),
     executed(call, rules) {
       const added = isNothing(rules) ? ok(null) : add(rules);
       if (added.ok && !isNothing(rules)) fresh.set(call, rules);

@@ -1,4 +1,4 @@
-// The token of a thread: the rights that its directive declares, narrowed along the chain. A root's token is
+// Mints the token of a thread: the rights that its directive declares, narrowed along the chain. A root's token is
 // minted with the key of the harness. A child's token is one more block on its parent's chain. If the parent
 // does not run here, the chain is minted again from the directives of all ancestors, the root first.
 import { fail, type Json, type Outcome, ok } from '../../base/index.ts';
@@ -108,10 +108,10 @@ function parentRights(
   if (live) return ok(live.thread.rights.own);
   const row = rows.get(id);
   if (!row) return fail('not_found', `thread \`${id}\` not found`, { thread: id });
-  const known = ports.identity?.();
-  if (known && !known.ok) return known;
-  // The parent belongs to another project. A directive of the same name here could declare other rights.
-  if (row.project !== (known?.output.project ?? ports.project)) {
+  const identity = ports.identity?.();
+  if (identity && !identity.ok) return identity;
+  // In another project a directive with the same name could declare other rights.
+  if (row.project !== (identity?.output.project ?? ports.project)) {
     return fail(
       'spawn_failed',
       `parent \`${id}\` belongs to another project and does not run here`,
@@ -127,7 +127,7 @@ function parentRights(
   return mint(ports, rows, { id, parent: row.parent, item, directive }, expires);
 }
 
-/** Time that a token outlives the thread's deadline, for the last events. */
+/** Time for which a token stays valid after the thread's deadline, for the last events. */
 const GRACE_MS = 60_000;
 /** A token is minted again if less time than this is left. */
 const RENEW_MS = 30_000;

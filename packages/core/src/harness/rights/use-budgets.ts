@@ -1,8 +1,8 @@
-// Limits on the number of uses of a tool. A token block limits a thread and everything below it, so each use
+// Enforces limits on the number of uses of a tool. A token block limits a thread and its descendants, so each use
 // counts for every block that names the tool. INVARIANT: a use is always in the journal, in the intent of its
 // call, before it is counted, and it is counted before the call begins. If two processes take the last use at
-// the same time, at least one sees the other. A limit is never passed, and uses of a lost process are not given
-// back.
+// the same time, at least one of them reads both uses. A limit is never exceeded, and uses of a lost process are
+// not returned.
 import { type Failure, fail, type Json, type Outcome, ok } from '../../base/index.ts';
 import { readStored } from '../../journal/index.ts';
 import { type Answer, allThreads, type Store, type StoredEvent } from '../../store/index.ts';
@@ -12,7 +12,7 @@ type Counts = Pick<Store, 'query' | 'read'>;
 
 const COUNTED = ['tool_call', 'tool_result'] as const;
 
-/** Returns the number of uses in a journal. A call that never began gives its use back. */
+/** Returns the number of uses in a journal. A call that never began does not count. */
 function usesIn(events: readonly StoredEvent[], tool: string): number {
   const taken = new Set<string>();
   const byCall = new Map<Json, string>();
@@ -57,7 +57,7 @@ function usedUp({ tool, max, thread, directive }: UseBudget): Failure {
   const times = max === 1 ? 'once' : `${max} times`;
   return fail(
     'permission_denied',
-    `\`${tool}\` may be used ${times} in thread \`${thread}\` and below it, and that is used up: \`uses="${max}"\` in the permissions of directive \`${directive}\` says so`,
+    `tool \`${tool}\` can be used ${times} in thread \`${thread}\` and its descendants, and no use is left; \`uses="${max}"\` in the permissions of directive \`${directive}\` sets the limit`,
     { missing: '', rule: 'uses', attempted: tool, uses: max, thread, directive },
   );
 }
@@ -68,15 +68,15 @@ export async function takeUse(
   budgets: readonly UseBudget[],
   note: () => Promise<Outcome<null>>,
 ): Promise<Outcome<null>> {
-  // The journal has the refusals.
+  // In a replay, refusals come from the journal.
   if (replay) return await note();
   // The first block is the same for all threads that share a limit.
   const top = budgets.at(-1);
   const place = threads.live.queueUp(`uses:${top?.thread}:${top?.tool}`);
   await place.isFirst;
   try {
-    const noted = await note();
-    if (!noted.ok) return noted;
+    const recorded = await note();
+    if (!recorded.ok) return recorded;
     await journal.flush();
     const lost = journal.lost();
     if (lost) return lost;

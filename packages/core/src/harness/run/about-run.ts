@@ -1,6 +1,6 @@
-// A run in one line for lists, headings and notices, and as text that a search finds. INVARIANT: whatever
-// carries a label that may not leave, is called a secret or is known as one is `[secret]` in both, and it is
-// masked before anything is cut.
+// Creates the title of a run for lists, headings and notices, and the text that a search finds. INVARIANT: a value
+// whose label forbids that it leaves, whose name marks a secret, or that is a known secret always becomes `[secret]`
+// in both, before a text is shortened.
 import { getOwn, isObject, type Json, onOneLine } from '../../base/index.ts';
 import { type Descriptor, EMPTY, makeValue } from '../../flow/index.ts';
 import { NAMED_SECRET } from '../secrets/known-secrets.ts';
@@ -10,24 +10,24 @@ import type { ThreadResult } from '../thread/ports.ts';
 import type { HarnessPorts, Prepared, Thread } from '../thread/thread.ts';
 
 const MAX_TITLE = 80;
-/** More of a text than a search looks at. */
+/** Length of the search text. A search reads no more of it. */
 const MAX_SEARCHED = 16_384;
 const HIDDEN = '[secret]';
 const NOTICE = { type: 'notify', name: 'title', opLabels: [], risk: ['exfil'] } as const;
 
-/** May a notifier see it? A viewer sees no more. */
+/** True if a notice can contain a value with these marks. The same values are shown to viewers. */
 function mayBeShown({ policies }: Pick<HarnessPorts, 'policies'>, marks: Descriptor): boolean {
   if (marks === EMPTY) return true;
   const value = makeValue('', { descriptor: marks });
-  const shown = { name: NOTICE.name, role: 'content', value } as const;
-  const findings = policies().policy.judge(NOTICE, [], [shown], EMPTY);
+  const argument = { name: NOTICE.name, role: 'content', value } as const;
+  const findings = policies().policy.judge(NOTICE, [], [argument], EMPTY);
   return findings.every(({ input }) => input !== NOTICE.name);
 }
 
 const shownText = (value: Json): string =>
   typeof value === 'string' ? value : JSON.stringify(value);
 
-/** The value without what its names call secret. */
+/** Returns the value without fields whose names mark a secret. */
 function withoutNamed(value: Json): Json {
   if (Array.isArray(value)) return value.map(withoutNamed);
   if (!isObject(value)) return value;
@@ -45,7 +45,7 @@ function textsOf(value: Json): string[] {
   return value === null || typeof value === 'boolean' ? [] : [String(value)];
 }
 
-/** One line; half of a character is none. */
+/** Returns the text as one line of limited length, without half of a surrogate pair. */
 function titleIn(text: string): string {
   const line = onOneLine(text).replace(/\s+/gu, ' ');
   const isLong = line.length > MAX_TITLE;
@@ -55,8 +55,8 @@ function titleIn(text: string): string {
 const firstLine = (text: string): string =>
   text.split(/[\n\r]/).find((line) => titleIn(line) !== '') ?? '';
 
-/** A secret that the first cut goes through stands at its end, far behind what is kept. */
-function searched(text: string, mask: (text: string) => string): string {
+/** Returns the masked search text. A secret that the first cut splits is far behind the part that is kept. */
+function searchText(text: string, mask: (text: string) => string): string {
   const start = mask(text.slice(0, 4 * MAX_SEARCHED));
   const isEnough = start.length >= 2 * MAX_SEARCHED || text.length <= 4 * MAX_SEARCHED;
   return onOneLine((isEnough ? start : mask(text)).slice(0, MAX_SEARCHED));
@@ -69,7 +69,7 @@ interface GivenParts {
 }
 
 export interface AboutRun {
-  /** Empty where nothing is known that could be one. */
+  /** Title of the run. Empty if the directive, the message and the inputs contain none. */
   readonly title: string;
   readonly search: string;
 }
@@ -87,32 +87,32 @@ export function aboutRun(
   const entries = Object.entries(withoutNamed(inputs) as Prepared['inputs']).map(
     ([name, value]) => [name, mayBeShown(ports, marksOf(name)) ? value : HIDDEN] as const,
   );
-  const shown = Object.fromEntries(entries);
-  const isSaid = mayBeShown(ports, given?.message ?? (given ? EMPTY : marks));
-  const said = message === '' || isSaid ? message : HIDDEN;
+  const visible = Object.fromEntries(entries);
+  const isVisible = mayBeShown(ports, given?.message ?? (given ? EMPTY : marks));
+  const visibleMessage = message === '' || isVisible ? message : HIDDEN;
   const declared = (directive.title ?? '').replace(/\$\{inputs\.([\w.]+)\}/g, (_, path: string) => {
-    let value: Json | undefined = shown;
+    let value: Json | undefined = visible;
     for (const step of path.split('.')) value = value === HIDDEN ? value : getOwn(value, step);
     return value === undefined || value === null ? '' : shownText(value);
   });
-  const names = [...directive.inputs.map(({ name }) => name), ...Object.keys(shown)];
+  const names = [...directive.inputs.map(({ name }) => name), ...Object.keys(visible)];
   const first = names
     .map((name) => getOwn(inputs, name))
     .findIndex((value) => typeof value === 'string' && titleIn(value) !== '');
-  const input = first < 0 ? '' : shownText(getOwn(shown, names[first] ?? '') ?? '');
-  const title = [declared, said, input]
+  const input = first < 0 ? '' : shownText(getOwn(visible, names[first] ?? '') ?? '');
+  const title = [declared, visibleMessage, input]
     .map((text) => titleIn(mask(firstLine(mask(text)))))
     .find((text) => text !== '');
-  const search = [title ?? '', said, ...textsOf(shown)].join('\n');
-  return { title: title ?? '', search: searched(search, mask) };
+  const search = [title ?? '', visibleMessage, ...textsOf(visible)].join('\n');
+  return { title: title ?? '', search: searchText(search, mask) };
 }
 
-/** The same of its end: what it answered and its last words. */
+/** Returns the search text for the end of a run: its outputs and its last text. */
 export function aboutEnd(
   ports: HarnessPorts,
   { thread_id, outputs, text, marks }: ThreadResult,
 ): string {
   if (!mayBeShown(ports, unpackMarks(marks))) return '';
   const all = [...textsOf(withoutNamed(outputs)), text].join('\n');
-  return searched(all, (text) => ports.watch.mask?.(thread_id, text) ?? text);
+  return searchText(all, (text) => ports.watch.mask?.(thread_id, text) ?? text);
 }

@@ -1,4 +1,4 @@
-// The state of one running thread, made from its row and what was prepared for it.
+// Creates the state of one running thread from its row and its prepared directive.
 import { type Outcome, ok } from '../../base/index.ts';
 import { type Recorded, startOf } from '../../journal/index.ts';
 import type { LeasedThread } from '../../store/index.ts';
@@ -24,23 +24,23 @@ import { hasHooks } from './runner.ts';
 interface Start {
   prepared: Prepared;
   held: LeasedThread;
-  /** When the lease was asked for, by the clock of `live.leases`. */
+  /** Time of the request for the lease, by the clock of `live.leases`. */
   since: number;
   signal: AbortSignal;
   history: readonly Recorded[];
-  /** The running parent, when it is here. */
+  /** The parent, if it runs in this process. */
   parent?: Thread | undefined;
   drawFrom?: string | undefined;
-  /** When that was worked out already. */
+  /** Division of the limits between the thread and its hooks. Absent: it is computed. */
   split?: ReturnType<typeof splitLimits>;
   /** True if the model gets untrusted text by reference alone. Absent: the journal contains the answer. */
   isReference?: boolean;
-  /** Runs a hook's directive; handed in, because a hook is a thread too. */
+  /** Runs a hook's directive. It is an argument, because a hook is a thread that needs this file. */
   runHook: RunHook;
 }
 
-const openWriter = (...given: ConstructorParameters<typeof JournalWriter>): JournalWriter =>
-  new JournalWriter(...given);
+const openWriter = (...args: ConstructorParameters<typeof JournalWriter>): JournalWriter =>
+  new JournalWriter(...args);
 
 function openJournal(
   ports: HarnessPorts,
@@ -142,11 +142,11 @@ export async function createThread(ports: HarnessPorts, start: Start): Promise<O
     parent: parent?.rights.rules,
   });
   if (!rules.ok) return rules;
-  // A cost that cannot be read is no reason to begin at nothing: the limits would be lifted.
+  // A thread with an unreadable cost does not start, because a cost of zero would lift its limits.
   const read = Object.keys(row.cost).length === 0 ? ok(NO_COST) : unpackCost(row.cost);
   if (!read.ok) return read;
   const cost = read.output;
-  // The plain loop goes without hooks, and so nothing is set aside for them.
+  // The plain loop has no hooks, so nothing is reserved for them.
   const list = hasHooks(runner) ? prepared.hooks : [];
   const split = start.split ?? splitLimits(ports, prepared.limits, list);
   const reserve = openReserve(held);

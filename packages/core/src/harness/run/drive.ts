@@ -21,7 +21,7 @@ import { finalEnding, finish } from './finish.ts';
 import { endHooks } from './recover.ts';
 import { ownRunner, runOwn } from './runner.ts';
 
-/** Names the policies that leave nothing of a right, by level and file. */
+/** Names the policies that allow nothing of a right, by level and file. */
 function policiesAgainst({ ports }: Pick<Thread, 'ports'>, grant: Grant): string {
   const { catalog } = ports.library.capabilities();
   const levels = ports
@@ -38,13 +38,13 @@ function policiesAgainst({ ports }: Pick<Thread, 'ports'>, grant: Grant): string
 
 function missingRights(thread: RightsHolder): Outcome<Failure | undefined> {
   const { ports, place, rights } = thread;
-  const wanted = declaredRights(ports, place.directive);
-  if (!wanted.ok) return wanted;
+  const declared = declaredRights(ports, place.directive);
+  if (!declared.ok) return declared;
   const token = ports.tokens.verify(rights.approved.auth(), place.id);
   if (!token.ok) return token;
-  const { grants } = wanted.output;
+  const { grants } = declared.output;
   const above = new Set(token.output.missingAtStart(grants).missing);
-  // The policy may leave nothing of a name, whatever the token says.
+  // The policy can allow nothing of a capability, even if the token has it.
   const refused = grants.filter(
     (grant) => above.has(grant) || !token.output.holds(grant.capability).ok,
   );
@@ -55,11 +55,11 @@ function missingRights(thread: RightsHolder): Outcome<Failure | undefined> {
   const [who, what] =
     place.parent === undefined
       ? [`${policy} does not allow`, policy]
-      : ['its parent does not hold', 'those of its parent'];
+      : ['its parent does not have', 'those of its parent'];
   return ok(
     fail(
       'permission_denied',
-      `directive \`${place.item.id}\` asks for ${missing.join(', ')}, which ${who}; narrow its permissions, or widen ${what}`,
+      `directive \`${place.item.id}\` needs ${missing.join(', ')}, which ${who}; narrow its permissions, or widen ${what}`,
       {
         missing: grantName(first),
         missing_all: missing,
@@ -74,15 +74,15 @@ function missingRights(thread: RightsHolder): Outcome<Failure | undefined> {
 
 /** Returns `undefined` if the thread may begin, and otherwise the ending of the run. */
 async function checkStart(thread: Thread): Promise<Ending | undefined> {
-  // A hook was asked when the thread was left: what it says comes first, whatever is granted by now.
-  let asked = [...thread.hooks.pending.values()].find(({ step }) => step === 'start')?.fault;
+  // A hook was asked before the thread parked. Its answer comes first, even if the rights are granted now.
+  let fault = [...thread.hooks.pending.values()].find(({ step }) => step === 'start')?.fault;
   for (;;) {
     // A kill revokes the token. It is handled first, so that the thread does not end for want of rights.
     await thread.journal.catchUp();
     const ending = handleSignals(thread);
     if (ending) return ending;
-    const refused = asked ? ok({ ok: false as const, error: asked }) : missingRights(thread);
-    asked = undefined;
+    const refused = fault ? ok({ ok: false as const, error: fault }) : missingRights(thread);
+    fault = undefined;
     if (!refused.ok) {
       const { code, detail } = refused.error;
       return { status: 'denied', reason: detail.message, code };
@@ -90,7 +90,7 @@ async function checkStart(thread: Thread): Promise<Ending | undefined> {
     if (!refused.output) return undefined;
     const how = { isStart: true, isTold: true };
     const verdict = await raiseError(thread, refused.output, 'start', how);
-    // Bounded like every retry: the decision counts them.
+    // The decision counts the retries, so their number is bounded.
     if (verdict?.action === 'retry') continue;
     const { ending: decided } = thread.control;
     return decided?.status === 'failed' ? { ...decided, status: 'denied' } : decided;
@@ -111,8 +111,8 @@ function loopPorts(thread: Thread): LoopPorts {
     ports.threads.live.leases.beat();
     await journal.catchUp();
     if (!journal.hasLease()) return LEASE_LOST;
-    const told = handleSignals(thread);
-    if (told) return told;
+    const ending = handleSignals(thread);
+    if (ending) return ending;
     const warned = raiseWarnings(thread);
     if (warned) await warned;
     return control.ending;
@@ -126,7 +126,7 @@ function loopPorts(thread: Thread): LoopPorts {
   };
 }
 
-/** A runner of the program, a plan, the directive's script, or turns of a model. */
+/** Runs the runner of the program, a plan, the script of the directive, or turns of a model. */
 async function loopOf(thread: Thread, history: readonly Recorded[]): Promise<Ending> {
   const runner = ownRunner(thread.ports.threads, thread.place.runner);
   if (runner) return await runOwn(thread, runner);
@@ -154,7 +154,7 @@ async function runToEnding(
     const own = denied ?? (await loopOf(thread, history));
     const { stopped, ending = own } = thread.control;
     const last = stopped ? ending : own;
-    // The ends of children that it stops are in the journal; an abort notes more after them.
+    // The journal has the ends of the stopped children before the other events of an abort.
     if (last.status === 'aborted') await thread.journal.catchUp();
     const final = await checkExpected(thread, await endDescendants(thread, last));
     if (isEnded(final.status) && thread.hooks.pending.size > 0) await endHooks(thread);
@@ -179,9 +179,9 @@ export async function finishUnlessSignalled(
 ): Promise<ThreadResult | undefined> {
   for (;;) {
     const result = await finish(thread, ending);
-    const told = thread.journal.signals();
-    if (result || ending.status !== 'paused' || told.length === 0) return result;
-    if (!told.every(keepsPause)) return undefined;
+    const signals = thread.journal.signals();
+    if (result || ending.status !== 'paused' || signals.length === 0) return result;
+    if (!signals.every(keepsPause)) return undefined;
     handleSignals(thread);
   }
 }
@@ -206,12 +206,12 @@ function endingWhenStopped({ ports, place }: Pick<Thread, 'ports' | 'place'>): E
   const ending = served?.control.ending;
   return ending && isEnded(ending.status)
     ? { status: 'terminated', reason: `the thread it served ended ${ending.status}` }
-    : { status: 'interrupted', reason: 'its caller stopped it' };
+    : { status: 'interrupted', reason: 'the caller stopped the run' };
 }
 
 /**
- * Never rejects. While it runs, the thread can be found, awaited and stopped in `threads.live`. A script
- * is handed back what it did before, as `history` has it. `settle`: what a lost process left open.
+ * Runs a thread until it parks or ends. Never rejects. Until then, the thread can be found, awaited and stopped in
+ * `threads.live`. A script gets its recorded results from `history`. `settle` handles open work of a lost process.
  */
 export async function drive(
   thread: Thread,
@@ -230,10 +230,10 @@ export async function drive(
     thread: place.id,
     epoch: journal.epoch,
     lease_ms: journal.lease_ms,
-    renewed: (answer, asked) => journal.renewed(answer, asked),
+    renewed: (answer, fault) => journal.renewed(answer, fault),
   };
   const releaseLease = live.leases.keep(lease, since);
-  // Signals come from any process; what is under way looks at them as soon as they are there.
+  // Any process can send signals. Running work checks them as soon as they arrive.
   const unsubscribe = ports.store.onSignal(({ thread: id }) => {
     if (id === place.id) void journal.listen();
   });

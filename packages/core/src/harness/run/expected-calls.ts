@@ -1,20 +1,20 @@
-// `expect` of a directive: a run that would end `completed` ends `failed` where the calls that it lists did not
-// succeed. Counted is the result that the journal has of a call, after all retries of tools and hooks; what
-// was gone back over (`--from`) does not count.
+// Checks `expect` of a directive: a run that would end `completed` ends `failed` if the listed calls did not succeed.
+// The recorded result of a call counts, after all retries of tools and hooks. Calls that a rewind (`--from`) dropped
+// do not count.
 import { getOwn, type Json, type Outcome, ok } from '../../base/index.ts';
 import { type DataOf, eventsInForce, readJournal } from '../../journal/index.ts';
 import type { Ending } from '../loop.ts';
 import type { OwnJournal } from '../thread/thread.ts';
 
-/** In order: did each call of the tool succeed? */
+/** Success of each call, by tool and in order. */
 type Results = ReadonlyMap<string, readonly boolean[]>;
 
-/** Only a run of the tool itself can succeed: no dry run, no change of its file, no directive of its name. */
-const isRun = ({ verb, arguments: given }: DataOf<'tool_call'>): boolean =>
+/** True for a run of the tool itself. A dry run, a change of its file or a directive of its name cannot succeed. */
+const isRun = ({ verb, arguments: request }: DataOf<'tool_call'>): boolean =>
   verb === 'execute' &&
-  getOwn(given, 'item_type') === 'tool' &&
-  (getOwn(given, 'action') ?? 'run') === 'run' &&
-  isUnset(getOwn(given, 'dry_run'));
+  getOwn(request, 'item_type') === 'tool' &&
+  (getOwn(request, 'action') ?? 'run') === 'run' &&
+  isUnset(getOwn(request, 'dry_run'));
 const isUnset = (value: Json | undefined): boolean => value === undefined || value === false;
 
 async function resultsOf({ ports, place, journal }: OwnJournal): Promise<Outcome<Results>> {
@@ -35,7 +35,7 @@ async function resultsOf({ ports, place, journal }: OwnJournal): Promise<Outcome
   return ok(results);
 }
 
-/** The ending, or the failure that it becomes. */
+/** Returns the ending, or a failure if an expected call did not succeed. */
 export async function checkExpected(thread: OwnJournal, ending: Ending): Promise<Ending> {
   const { expect } = thread.place.directive;
   if (ending.status !== 'completed' || expect.length === 0) return ending;
@@ -50,9 +50,9 @@ export async function checkExpected(thread: OwnJournal, ending: Ending): Promise
     const failed = all.filter((isGood) => !isGood).length;
     const isMet = succeeds === 'always' ? failed === 0 : all.at(-1) === true;
     if (isMet) continue;
-    const seen = all.length === 0 ? 'none was made' : `${failed} of ${all.length} failed`;
-    const wanted = succeeds === 'always' ? 'every call' : 'the last call';
-    const reason = `the directive expects ${wanted} of \`${tool}\` to succeed; ${seen}`;
+    const summary = all.length === 0 ? 'none was made' : `${failed} of ${all.length} failed`;
+    const expected = succeeds === 'always' ? 'every call' : 'the last call';
+    const reason = `the directive expects ${expected} of \`${tool}\` to succeed; ${summary}`;
     return { ...ending, status: 'failed', reason, code: 'expectation_failed' };
   }
   return ending;

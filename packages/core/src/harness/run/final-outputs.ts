@@ -4,12 +4,12 @@ import { isObject, type JsonObject, type Outcome, parseJson } from '../../base/i
 import type { Directive } from '../../items/index.ts';
 import { checkOutputs } from '../../kernel/index.ts';
 
-/** Longer texts are prose or a file; looking for outputs in them is not worth it. */
+/** Longest text that is searched for outputs. A longer text is prose or a file. */
 const MAX_TEXT = 1024 * 1024;
 
 const FENCE = /^ {0,3}(`{3,}|~{3,})[ \t]*([^`\n]*)$/;
 
-/** The contents of all fenced blocks; one that is not closed runs to the end. Linear. */
+/** Returns the contents of all fenced blocks in linear time. A block that is not closed runs to the end. */
 function fencedBlocks(text: string): string[] {
   const blocks: string[] = [];
   let open: { mark: string; lines: string[] } | undefined;
@@ -32,20 +32,20 @@ function objectIn(text: string): JsonObject | undefined {
   return parsed.ok && isObject(parsed.output) ? parsed.output : undefined;
 }
 
-/** The one object that a message is or holds; two would leave a choice, so there is none then. */
+/** Returns the only object that a message is or contains. `undefined`: it contains none, or more than one. */
 function onlyObject(text: string): JsonObject | undefined {
   if (text.length > MAX_TEXT) return undefined;
   const bare = objectIn(text);
   if (bare) return bare;
-  const found = fencedBlocks(text)
+  const objects = fencedBlocks(text)
     .map(objectIn)
     .filter((object) => object !== undefined);
-  return found.length === 1 ? found[0] : undefined;
+  return objects.length === 1 ? objects[0] : undefined;
 }
 
 /**
- * The outputs in a final message. Undefined when it holds none: no JSON object, or one without any
- * declared field. A failure when it was meant as the outputs and does not fit them.
+ * Returns the outputs in a final message. `undefined`: it has no JSON object, or none with a declared field. Fails
+ * if the object has a declared field and does not fit the outputs.
  */
 export function finalOutputs(
   directive: Directive,
@@ -53,16 +53,16 @@ export function finalOutputs(
   resolve: (found: JsonObject) => JsonObject = (found) => found,
 ): Outcome<JsonObject> | undefined {
   if (directive.outputs.length === 0) return undefined;
-  const found = onlyObject(text);
-  if (!found || !directive.outputs.some(({ name }) => Object.hasOwn(found, name))) return undefined;
-  return checkOutputs(directive, resolve(found));
+  const value = onlyObject(text);
+  if (!value || !directive.outputs.some(({ name }) => Object.hasOwn(value, name))) return undefined;
+  return checkOutputs(directive, resolve(value));
 }
 
-/** Declared outputs that a run must give. */
+/** Returns the names of outputs that a run must return. */
 export const missingOutputs = (directive: Directive): string[] =>
   directive.outputs.filter(({ required }) => required).map(({ name }) => name);
 
-/** The result's text: what the run said, or what the directive says for it. */
+/** Returns the text of a result: the last text of the run, or the directive's text for its status. */
 export function resultText(
   directive: Pick<Directive, 'success' | 'failure'>,
   hasSucceeded: boolean,

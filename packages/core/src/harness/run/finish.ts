@@ -1,4 +1,4 @@
-// How a run ends: what the model's last words are worth, and what is recorded.
+// Finishes a run: reads the result from the last reply of the model, and records the end of the thread.
 import { isObject, type JsonObject } from '../../base/index.ts';
 import type { Descriptor } from '../../flow/index.ts';
 import type { ModelReply } from '../../llm/index.ts';
@@ -16,7 +16,7 @@ import { hasShippedRunner } from './runner.ts';
 
 const MAX_REMINDERS = 2;
 
-/** A reply without calls ends the run; when it owes outputs, the model is asked for them first. */
+/** Returns the ending for a reply without calls. `undefined`: outputs are missing, and the model is asked first. */
 export function finalEnding(
   thread: Pick<Thread, 'place' | 'talk' | 'journal'>,
   reply: ModelReply,
@@ -26,7 +26,7 @@ export function finalEnding(
   const unread = reply.broken?.discarded_partial ?? [];
   if (unread.length + (reply.bad_arguments ?? []).length > 0) return undefined;
   const { directive } = thread.place;
-  const { words, resolve } = lastWords(thread, text);
+  const { words, resolve } = lastText(thread, text);
   const outputs = finalOutputs(directive, text, resolve);
   if (outputs?.ok) return { status: 'completed', reason: '', ...words, outputs: outputs.output };
   const owed = missingOutputs(directive);
@@ -45,12 +45,12 @@ export function finalEnding(
 }
 
 /** Replaces the references in the last reply by their values, because people and the parent read it. */
-function lastWords({ talk: { conversation, references } }: Pick<Thread, 'talk'>, written: string) {
+function lastText({ talk: { conversation, references } }: Pick<Thread, 'talk'>, written: string) {
   const own = conversation.ownMarks();
-  const said = references?.resolve(written, own);
-  // Nobody is there any more to be told that there is no such reference.
-  const words = said?.ok
-    ? { text: said.output.text, marks: said.output.meta.descriptor }
+  const resolved = references?.resolve(written, own);
+  // The run ends here, so the model cannot repair a reference that does not exist.
+  const words = resolved?.ok
+    ? { text: resolved.output.text, marks: resolved.output.meta.descriptor }
     : { text: written };
   const resolve = (outputs: JsonObject): JsonObject => {
     const found = references?.resolve(outputs, own);
@@ -59,7 +59,7 @@ function lastWords({ talk: { conversation, references } }: Pick<Thread, 'talk'>,
   return { words, resolve };
 }
 
-/** Why it ended otherwise may quote what its model was not shown. */
+/** Returns the marks of a result. The reason for another ending can quote data that the model has not read. */
 const marksAtEnd = ({ conversation }: Thread['talk'], status: Ending['status']): Descriptor =>
   status === 'completed' ? conversation.ownMarks() : conversation.allMarks();
 
@@ -87,7 +87,7 @@ export async function finish(thread: Thread, ending: Ending): Promise<ThreadResu
   const settle = aside.flatMap((key) => (key === undefined ? [] : [{ key, actual: {} }]));
   // INVARIANT: the end of a thread is the last event of its journal. A stop that comes now is too late.
   if (isEnded(status)) thread.control.ending ??= ending;
-  const done = isEnded(status)
+  const end = isEnded(status)
     ? await journal.commit(
         { type: 'thread_end', data: { status, reason, ...(code && { code }), cost } },
         { status, cost, settle, result: { ...result }, search: aboutEnd(ports, result) },
@@ -98,28 +98,28 @@ export async function finish(thread: Thread, ending: Ending): Promise<ThreadResu
         release: await releaseOf(thread, status),
         ...quietly(place, status),
       });
-  if (!done.ok && done.error.code === 'signalled') return undefined;
+  if (!end.ok && end.error.code === 'signalled') return undefined;
   // INVARIANT: an ended thread is always released after its transcript is written. A sweep of the store
   // finds ended threads that were not released and completes their transcripts.
   await ports.watch.written?.(place.id);
   ports.watch.done?.(place.id);
-  if (!done.ok || isEnded(status)) {
+  if (!end.ok || isEnded(status)) {
     await ports.store.release({ thread: place.id, epoch: journal.epoch });
   }
   // INVARIANT: a thread whose end could not be committed has never ended. A resume tries again.
-  return done.ok ? result : { ...result, status: 'interrupted', reason: done.error.detail.message };
+  return end.ok ? result : { ...result, status: 'interrupted', reason: end.error.detail.message };
 }
 
 /**
- * When the thread is taken up again. A thread that is handed over or was lost: at once. A thread that waits for a
- * person: when its question expires. A hook is taken up with the thread that it serves.
+ * Returns the time of the next resume. A thread that was lost or that another process continues is resumed at once.
+ * A thread that waits for a person is resumed when its request expires, a hook with the thread that it serves.
  */
 async function releaseOf(
   { ports, place, control }: Pick<Thread, 'ports' | 'place' | 'control'>,
   status: Ending['status'],
 ): Promise<true | { wake: number }> {
   if (place.kind === 'hook' || ports.replay) return true;
-  // Nobody decided that it stops: its lease ran out here, and the registry still took the last commit.
+  // No step ended the run: its lease expired here, and the store still accepted the last commit.
   const isLost = control.ending === undefined;
   if (status === 'interrupted') {
     return control.leaving || isLost ? { wake: ports.clock.now() } : true;
@@ -130,7 +130,7 @@ async function releaseOf(
   return times.length > 0 ? { wake: Math.min(...times) } : true;
 }
 
-/** Only the loop can go on where it stood; a script begins again, so it rests and is resumed. */
+/** Only the loop can continue where it stopped. A script starts again, so it parks and is resumed. */
 const quietly = (
   { plan, directive, runner }: Lineage,
   status: Ending['status'],

@@ -7,13 +7,13 @@ import type { HarnessPorts, HookAbout, Thread } from '../thread/thread.ts';
 
 interface Insertion {
   parent?: Pick<Thread, 'journal' | 'hooks'>;
-  /** The checkpoint at which a hook is asked. Absent: the child is no hook. */
+  /** The checkpoint at which a hook is asked. Absent: the child is not a hook. */
   about?: HookAbout;
   /** Other changes in the commit of the parent. It is called when the commit is made. */
   spawn?: () => Pick<Refusable, 'charge' | 'reserve' | 'cost'>;
 }
 
-/** A result that waits for the hook is made now, so that it outlives this process. */
+/** Returns the event of a hook. The withheld result is stored now, so that it survives a loss of this process. */
 async function hookStart(
   { held, ...about }: HookAbout,
   thread_id: string,
@@ -49,6 +49,6 @@ export async function insertThread(
   const inserted = await parent.journal.commit(event, { children: [thread], ...spawn?.() });
   if (!inserted.ok) return inserted;
   if (start) parent.hooks.pending.set(thread_id, start);
-  const [held] = inserted.output.children;
-  return held ? ok(held) : fail('internal_error', `thread \`${thread_id}\` was not born`);
+  const [leased] = inserted.output.children;
+  return leased ? ok(leased) : fail('internal_error', `thread \`${thread_id}\` was not created`);
 }

@@ -1,5 +1,5 @@
-// Everything that must be right before a thread exists: directive, inputs, rights, model, key, price,
-// limits. All of it is looked at first, so that a refusal leaves nothing half-made behind.
+// Checks everything that a thread needs before it exists: directive, inputs, rights, model, key, price and limits. So
+// a refusal leaves nothing behind.
 import {
   type Fault,
   fail,
@@ -35,11 +35,11 @@ export interface RunRequest {
   model?: string;
   /** Limits that narrow those of the directive. */
   limits?: DirectiveLimits;
-  /** Keeps what the provider sends, event by event, in `stream.jsonl` of the thread. */
+  /** Writes the events of the provider to `stream.jsonl` of the thread. */
   stream?: boolean;
   /**
-   * The model writes all steps down first, from trusted words alone, and they are what is done; `check`:
-   * they are noted and not done. Also without this where the directive says `mode="plan"`.
+   * The model first writes all steps, from trusted texts alone, and then they are run. `check`: the plan is recorded
+   * and not run. A directive with `mode="plan"` is planned without this option.
    */
   plan?: boolean | 'check';
   /** The actor of the request and its surface. */
@@ -90,7 +90,7 @@ function isSignedWhole({ library }: Pick<PreparePorts, 'library'>, item: Directi
   return items.every(({ signature }) => SIGNED.has(signature.state));
 }
 
-/** The policy of a surface says which directives may be started there. */
+/** Fails unless the policy of the surface allows the directive to be started there. */
 export function mayStart(ports: PreparePorts, surface: string, name: string): Outcome<null> {
   const access = ports.policies().policy.directives(surface);
   if (access === 'all') return ok(null);
@@ -99,14 +99,14 @@ export function mayStart(ports: PreparePorts, surface: string, name: string): Ou
   if (access === 'signed' && isSignedWhole(ports, found.output)) return ok(null);
   return fail(
     'permission_denied',
-    `on the surface \`${surface}\` ${access === 'none' ? 'no directives' : 'only signed directives'} may be started`,
+    `surface \`${surface}\` can start ${access === 'none' ? 'no directives' : 'only signed directives'}`,
     { missing: 'spawn.thread', attempted: name },
   );
 }
 
 /**
- * Permissions that cannot be read are refused before anything starts. An unsigned directive runs with
- * read rights only; asking for more is refused as well.
+ * Fails for permissions that cannot be read. An unsigned directive can have read rights only, so the check fails if
+ * it declares more.
  */
 function checkPermissions(
   ports: PreparePorts,
@@ -125,7 +125,7 @@ function checkPermissions(
   if (names.length === 0) return ok(null);
   return fail(
     'permission_denied',
-    `directive \`${item.id}\` is not signed, so it may not have ${names.join(', ')}: sign it, or set \`unsigned: allow\` in the user-level policy`,
+    `directive \`${item.id}\` is not signed and cannot have ${names.join(', ')}; sign it, or set \`unsigned: allow\` in the user-level policy`,
     {
       missing: names[0] ?? '',
       missing_all: names,
@@ -135,7 +135,7 @@ function checkPermissions(
   );
 }
 
-/** Stands where a script runs and no model is asked. */
+/** Placeholder for the model of a script, which asks none. */
 const NO_MODEL: { model: ResolvedModel; price: Price } = {
   model: {
     model: 'none',
@@ -165,29 +165,29 @@ function ownModel(ports: PreparePorts, { model }: Directive): Outcome<ResolvedMo
 function chooseModel(
   ports: PreparePorts,
   directive: Directive,
-  asked: string | undefined,
+  tier: string | undefined,
   limits: EffectiveLimits,
 ): Outcome<{ model: ResolvedModel; price: Price }> {
   if (directive.process.script) return ok(NO_MODEL);
   const model =
-    asked === undefined ? readyModel(ports, ownModel(ports, directive)) : modelFor(ports, asked);
+    tier === undefined ? readyModel(ports, ownModel(ports, directive)) : modelFor(ports, tier);
   return priced(ports, model, limits);
 }
 
-/** Asked for, or said by the directive; nobody leaves out what the directive says. */
+/** Returns the plan mode of the request or of the directive. A request cannot turn off the directive's mode. */
 function planOf(
   { id }: DirectiveItem,
   { process: { mode, script } }: Directive,
-  asked: RunRequest['plan'] = false,
+  requested: RunRequest['plan'] = false,
 ): Outcome<Pick<Prepared, 'plan'>> {
-  if (asked === false && mode !== 'plan') return ok({});
-  if (!script) return ok({ plan: asked === 'check' ? 'check' : 'run' });
-  if (asked === false) return ok({});
-  const message = `directive \`${id}\` is a script: its steps are written down already, so no plan is made of it`;
+  if (requested === false && mode !== 'plan') return ok({});
+  if (!script) return ok({ plan: requested === 'check' ? 'check' : 'run' });
+  if (requested === false) return ok({});
+  const message = `directive \`${id}\` is a script, which cannot be planned`;
   return fail('invalid_input', message);
 }
 
-/** A hook that could not run when it is needed is found before anything is begun. */
+/** Compiles the hooks. Fails if one of them could not run later, when it is needed. */
 function readyHooks(
   ports: PreparePorts,
   item: DirectiveItem,
@@ -218,17 +218,17 @@ function hookProblem(
 ): ReturnType<typeof hookProblems>[number] | undefined {
   if (!found) return undefined;
   const target = withExtended(ports, found);
-  const [own, wanted] = [declaredRights(ports, directive), declaredRights(ports, target)];
-  const isKnown = own.ok && wanted.ok && target.hooks.length === 0;
+  const [own, needed] = [declaredRights(ports, directive), declaredRights(ports, target)];
+  const isKnown = own.ok && needed.ok && target.hooks.length === 0;
   const { missing } = isKnown
-    ? missingAtStart(wanted.output.grants, own.output.grants, ports.library.capabilities().catalog)
+    ? missingAtStart(needed.output.grants, own.output.grants, ports.library.capabilities().catalog)
     : { missing: [] };
   return hookProblems(hook, target, missing)[0];
 }
 
 /**
- * Why no run of this directive would begin, whatever it is given: signature, limits, model, price. The
- * key of a provider is left out, which is another one's matter, and what is wrong with the file itself.
+ * Returns the faults that prevent every run of this directive: signature, limits, model, price. Errors of the file
+ * and a missing key of the provider are left out, because other checks report them.
  */
 export function refusalsOf(ports: PreparePorts, item: DirectiveItem): Fault[] {
   const found = findDirective(ports, item.id);
@@ -260,8 +260,8 @@ export async function prepareThread(
   if (!may.ok) return may;
   const { missing } = canSpawn(directive);
   if (missing.length > 0) {
-    const wanted = missing.map((name) => `<${name}>`).join(' and ');
-    const message = `directive \`${item.id}\` cannot run as a thread: it has no ${missing.join(', no ')}; add ${wanted} to its metadata`;
+    const tags = missing.map((name) => `<${name}>`).join(' and ');
+    const message = `directive \`${item.id}\` cannot run as a thread: it has no ${missing.join(', no ')}; add ${tags} to its metadata`;
     return fail('invalid_item', message, { missing: [...missing] });
   }
   const inputs = checkInputs(directive, request.inputs ?? {});

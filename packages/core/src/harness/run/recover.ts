@@ -1,5 +1,5 @@
-// A process that ends can leave work open: calls that had begun, requests whose answer nobody read, hooks
-// nobody waits for, commits that its disk lost. Each is brought to an end before the thread resumes.
+// Settles the work that a lost process left open: calls that had begun, requests without an answer, hooks without a
+// thread, and commits that the disk lost. All of it is settled before the thread resumes.
 import { type Json, type Outcome, ok } from '../../base/index.ts';
 import { type JournalEvent, madeCalls, type OpenWork, readJournal } from '../../journal/index.ts';
 import type { ToolCallBlock } from '../../llm/index.ts';
@@ -18,8 +18,8 @@ import { finalAccount, usageOf } from '../turn/turn-account.ts';
 import { countHook, type HookBudget } from './run-hook.ts';
 
 /**
- * A request that went out and whose answer never came may be on the invoice: its reservation is
- * charged, in full and once. One that was reserved and never begun costs nothing.
+ * Charges the reservations of requests without an answer, in full and once, because they can be on the invoice. A
+ * reservation whose request never began costs nothing.
  */
 export function chargeUnreadRequests(
   thread: Pick<Thread, 'place' | 'budget' | 'journal'>,
@@ -47,7 +47,7 @@ export function uncountTurn(
   if (meter.read().turns >= lastRequest.n) meter.giveBackTurn();
 }
 
-/** A turn whose hook is asked before its request went out has not begun: it keeps its number. */
+/** Sets the turn number back if a hook was asked before the request of the turn. The turn has not begun. */
 export function revertUnstartedTurn(
   { journal, hooks: { pending } }: Pick<Thread, 'hooks' | 'journal'>,
   { lastRequest }: Pick<OpenWork, 'lastRequest'>,
@@ -60,7 +60,7 @@ export function revertUnstartedTurn(
 /** The calls of the last reply, and the counts and the journal that their outcomes enter. */
 type UnfinishedTurn = Interruptible & Pick<Thread, 'talk'>;
 
-/** A call that had begun is not made again: the model is told that its outcome is unknown, or `instead`. */
+/** Records that the outcome of a call is unknown, or the result `instead`. The call is not made again. */
 function recordUnknownOutcome(
   thread: UnfinishedTurn,
   call: ToolCallBlock,
@@ -83,7 +83,7 @@ function recordUnknownOutcome(
   addToConversation(thread, event);
 }
 
-/** Calls that were begun and never ended: a write is not repeated, everything else is. */
+/** Settles calls that began and have no result. A write is not repeated; all other calls are. */
 export async function settleUnfinishedCalls(
   thread: Thread,
   { calls, asked }: Pick<OpenWork, 'calls' | 'asked'>,
@@ -92,7 +92,7 @@ export async function settleUnfinishedCalls(
     const intent = calls.get(call.id)?.intent.data;
     // A spawn reserves the id of its child first, so a second spawn finds the same child.
     const isSpawn = thread.control.intents.get(call.id)?.child !== undefined;
-    // An intent that waits for a person has not begun, and goes on waiting.
+    // A call that waits for a person has not begun, and keeps waiting.
     const isAsked = asked.has(call.id) || thread.control.escalated.has(call.id);
     const isOpen = isAsked || hasWithheldResult(thread, call.id);
     if (!intent || intent.effect !== 'write' || isSpawn || isOpen) continue;
@@ -102,7 +102,7 @@ export async function settleUnfinishedCalls(
     // The hook waits for a person and answers later.
     if (isParked(thread)) return;
     const { id, item } = thread.place;
-    // The process that made the call had no time to leave its row.
+    // The lost process has not written the audit row of its call.
     thread.journal.audit({
       surface: 'thread',
       caller: id,
@@ -118,14 +118,14 @@ export async function settleUnfinishedCalls(
   }
 }
 
-/** True if the hook may have written something. Such a hook is not run again. */
+/** True if the hook can have written something. Such a hook is not run again. */
 async function mayHaveWritten({ ports }: Pick<Thread, 'ports'>, hook: string): Promise<boolean> {
   const history = await readJournal(ports.store, hook);
   if (!history.ok) return true;
   return madeCalls(history.output).some(({ intent }) => intent.data.effect === 'write');
 }
 
-/** Hooks that nobody will ask any more end; the others go on when the run is where they were asked. */
+/** Ends hooks that the run will not ask again. The others continue when the run reaches them. */
 export async function endOrphanedHooks(
   thread: BudgetHolder & Pick<Thread, 'hooks' | 'control'>,
 ): Promise<Outcome<null>> {
@@ -139,7 +139,7 @@ export async function endOrphanedHooks(
     if (isAnew && !(await mayHaveWritten(thread, id))) pending.delete(id);
     if (!isEnded(status) && !pending.has(id)) await endHook(thread, id);
   }
-  // A hook may have ended, and its thread not have heard of it: what they all used is what counts.
+  // A hook can have ended before its thread counted it, so the sum of all hooks counts.
   const all = createCostMeter(() => 0);
   const ended = await hooksOf(ports, place.id);
   if (!ended.ok) return ended;
@@ -147,13 +147,13 @@ export async function endOrphanedHooks(
     const used = pending.has(id) ? undefined : unpackCost(cost);
     if (used?.ok) all.countHook(used.output);
   }
-  const [now, known] = [all.read(), thread.budget.meter.read().hooks];
+  const [now, counted] = [all.read(), thread.budget.meter.read().hooks];
   const news = Object.fromEntries(
-    Object.entries(known).map(([name, value]) => {
-      const sum = now.hooks[name as keyof typeof known];
+    Object.entries(counted).map(([name, value]) => {
+      const sum = now.hooks[name as keyof typeof counted];
       return [name, typeof sum === 'bigint' ? sum - BigInt(value) : sum - Number(value)];
     }),
-  ) as unknown as typeof known;
+  ) as unknown as typeof counted;
   // The difference alone is counted, because the meter contains the rest already.
   thread.budget.meter.countHook({ ...NO_COST, ...news, estimated: now.estimated });
   return ok(null);
@@ -170,9 +170,9 @@ export async function endHooks(thread: HookBudget & Pick<Thread, 'ports'>): Prom
 }
 
 const endHook = async ({ ports }: Pick<Thread, 'ports'>, id: string): Promise<void> =>
-  await endForced(ports, id, 'terminated', 'the thread it served went on without it');
+  await endForced(ports, id, 'terminated', 'the thread that it served continued without it');
 
-/** Ends a thread that this process does not run, also if another process has its lease. */
+/** Ends a thread that this process does not run, even if another process has its lease. */
 export async function endForced(
   ports: HarnessPorts,
   id: string,
@@ -184,8 +184,8 @@ export async function endForced(
     ports.store,
     id,
     { owner, force: true },
-    (held) => {
-      const { settle, cost } = finalAccount(held);
+    (leased) => {
+      const { settle, cost } = finalAccount(leased);
       const end: JournalEvent = { type: 'thread_end', data: { status, reason } };
       return ok({ events: [end], status, cost: packCost(cost), settle });
     },
@@ -218,27 +218,27 @@ export async function finishEnded({ store, watch }: HarnessPorts): Promise<void>
 }
 
 /** Records an unknown outcome for each call of the last reply that had begun. */
-function settleBegun(thread: UnfinishedTurn, begun: ReadonlyMap<string, string>): void {
+function settleStarted(thread: UnfinishedTurn, started: ReadonlyMap<string, string>): void {
   for (const call of thread.talk.conversation.pending()) {
-    const tool = begun.get(call.id);
+    const tool = started.get(call.id);
     if (tool !== undefined) recordUnknownOutcome(thread, call, tool);
   }
 }
 
 /**
- * A transcript that is ahead of its registry proves lost commits: the disk kept one file and not the end of
- * the other. A call that such a line names may have been done, so it is not repeated, and the model is told.
+ * Reports lost commits to the model. A transcript with more events than the store proves them: the disk lost the end
+ * of one file. A call in a lost event can have taken effect, so it is not repeated.
  */
 export function tellLostCommits(thread: UnfinishedTurn, { events, calls }: LostCommits): void {
   if (events === 0) return;
   thread.journal.note({ type: 'commits_lost', data: { events, calls } });
   const pending = new Set(thread.talk.conversation.pending().map(({ id }) => id));
-  settleBegun(thread, new Map(calls.map(({ call_id, tool }) => [call_id, tool])));
+  settleStarted(thread, new Map(calls.map(({ call_id, tool }) => [call_id, tool])));
   const unknown = calls.filter(({ call_id }) => !pending.has(call_id));
   if (unknown.length === 0) return;
   const names = unknown.map(({ tool }) => `\`${tool}\``).join(', ');
   tell(
     thread,
-    `[harness] outcome_unknown: the record of this thread lost its last ${events} events. Calls of ${names} had begun that it does not remember, and they may have been done: look before you repeat them.`,
+    `[harness] outcome_unknown: the journal of this thread lost its last ${events} events. Calls of ${names} are among them and may have taken effect: check before you repeat them.`,
   );
 }

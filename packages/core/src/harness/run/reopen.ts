@@ -1,6 +1,6 @@
-// Ended is not lost: a person takes a thread up again that reached a limit, failed, was stopped or has
-// completed, with new ceilings, another model, or something to say. It goes on where it stood. Only a
-// person does so: what a model, a hook or an MCP client asks for never comes here.
+// Reopens threads that have ended: a person resumes a thread that reached a limit, failed, was stopped or completed,
+// with new limits, another model or a message. The thread continues where it stopped. Only a person can do this;
+// requests of models, hooks and MCP clients never reach this file.
 import { fail, type Json, type Outcome, ok, suggestion } from '../../base/index.ts';
 import { LIMIT_NAMES } from '../../flow/index.ts';
 import type { DirectiveLimits } from '../../items/index.ts';
@@ -37,18 +37,18 @@ import { mayRewind, type RewindWords, type SnapshotName } from '../thread/restor
 import type { HarnessPorts, Prepared } from '../thread/thread.ts';
 
 export interface ResumeOptions {
-  /** Goes back to this snapshot first; then also a root that has ended. */
+  /** Snapshot to go back to first. With it, a root that has ended can be resumed too. */
   from?: SnapshotName;
   words?: RewindWords;
-  /** A person asks: also what has ended `limit`, `failed`, `terminated` or, with words, `completed`. */
+  /** Set by a person. Also resumes after `limit`, `failed`, `terminated` and, with a message, `completed`. */
   reopen?: true;
-  /** New ceilings, instead of the old ones of that name. A person's act, like `reopen`. */
+  /** New limits, which replace the old ones with the same names. Set by a person, like `reopen`. */
   limits?: DirectiveLimits;
-  /** A tier or a model id from here on. */
+  /** A tier or a model id for the rest of the run. */
   model?: string;
   /** Name of the actor for the journal. Absent: the process. */
   by?: string;
-  /** The row of a person who asks, for the commit that says that it goes on. */
+  /** Audit row of the person, for the commit that records the resume. */
   audit?: AuditEntry;
   /** The request is recorded and the thread queued. The worker that takes it resumes it. */
   elsewhere?: true;
@@ -69,7 +69,7 @@ export function mayReopen(row: ThreadRow, options: ResumeOptions): Outcome<null>
   if (FINAL.has(status)) return refuse(', which is final; start a new run');
   const own = mayRewind(row);
   if (!own.ok || isBack || status !== 'completed' || options.words) return own;
-  return refuse('; give it a message, and it goes on in the same conversation');
+  return refuse('; resume it with a message to continue the conversation');
 }
 
 /** Returns the limits from the start of the thread and from people. Limits that hooks raised are not included. */
@@ -84,18 +84,18 @@ export function limitsSet(history: readonly Recorded[], row: ThreadRow): Effecti
 /** Limits that are not charged along the chain. Only the own limits of a child bound them. */
 const OWN: ReadonlySet<LimitName> = new Set<LimitName>(['turns', 'tool_calls', 'context']);
 
-const shown = (name: LimitName, value: bigint): string =>
+const amountText = (name: LimitName, value: bigint): string =>
   name === 'spend' ? formatMoney(value) : String(limitNumber(name, value));
 
-function readWanted(wanted: DirectiveLimits, currency: string): Outcome<Map<LimitName, bigint>> {
+function readWanted(request: DirectiveLimits, currency: string): Outcome<Map<LimitName, bigint>> {
   const values = new Map<LimitName, bigint>();
-  for (const [key, given] of Object.entries(wanted)) {
-    if (given === undefined || (key === 'spend_currency' && given === currency)) continue;
+  for (const [key, raw] of Object.entries(request)) {
+    if (raw === undefined || (key === 'spend_currency' && raw === currency)) continue;
     const name = LIMIT_NAMES.find((each) => each === key);
-    const value = name && readLimit(name, given);
+    const value = name && readLimit(name, raw);
     if (name === undefined || value === undefined) {
       const hint = name === undefined ? suggestion(key, LIMIT_NAMES) : '';
-      return fail('invalid_input', `limit \`${key}\` cannot be \`${String(given)}\`${hint}`);
+      return fail('invalid_input', `limit \`${key}\` cannot be \`${String(raw)}\`${hint}`);
     }
     values.set(name, value);
   }
@@ -117,7 +117,7 @@ async function boundsOf(
 ): Promise<Outcome<RaiseBounds>> {
   const cost = unpackCost(row.cost);
   const used: Partial<Record<LimitName, bigint>> = cost.ok ? usedAmounts(cost.output) : {};
-  // The registry counts hooks too.
+  // The store counts hooks too.
   for (const name of BUDGETED) {
     if (charged[name] > (used[name] ?? 0n)) used[name] = charged[name];
   }
@@ -128,8 +128,8 @@ async function boundsOf(
   return ok({
     used,
     most(name) {
-      const left = above?.output[name as BudgetKind];
-      const fromAbove = left === undefined ? undefined : (used[name] ?? 0n) + left;
+      const rest = above?.output[name as BudgetKind];
+      const fromAbove = rest === undefined ? undefined : (used[name] ?? 0n) + rest;
       const isHeldAbove = above && !OWN.has(name) && !BUDGETED.some((kind) => kind === name);
       return [
         [Object.hasOwn(policy, name) ? (readLimit(name, policy[name]) ?? 0n) : undefined, 'policy'],
@@ -142,38 +142,38 @@ async function boundsOf(
 
 interface NewLimits {
   limits: EffectiveLimits;
-  /** For the journal: what was set. */
+  /** The new values alone, for the journal. */
   set: DataOf<'thread_start'>['limits'];
   raise: Amounts;
 }
 
-/** The limits with what a person wants instead; `invalid_input` for what is used already or above what may be. */
+/** Returns the limits with new values. Fails with `invalid_input` for a value below the use or above a maximum. */
 export async function newLimits(
   ports: HarnessPorts,
-  held: LeasedThread,
+  leased: LeasedThread,
   prepared: Prepared,
-  wanted: DirectiveLimits,
+  request: DirectiveLimits,
 ): Promise<Outcome<NewLimits>> {
-  const values = readWanted(wanted, prepared.limits.spend_currency);
+  const values = readWanted(request, prepared.limits.spend_currency);
   if (!values.ok) return values;
-  const budgets = await ports.store.budgets([held.thread]);
+  const budgets = await ports.store.budgets([leased.thread]);
   const budget = budgets.ok ? budgets.output[0] : undefined;
   if (!budgets.ok || !budget) return budgets.ok ? fail('internal_error', 'no budget') : budgets;
-  const bounds = await boundsOf(ports, held, prepared, budget.used);
+  const bounds = await boundsOf(ports, leased, prepared, budget.used);
   if (!bounds.ok) return bounds;
   const set: { [name in LimitName]?: EffectiveLimit } = {};
   const raise: { [kind in BudgetKind]?: bigint } = {};
   for (const [name, value] of values.output) {
     const used = bounds.output.used[name] ?? 0n;
-    const about = { limit: name, wanted: shown(name, value) };
+    const about = { limit: name, wanted: amountText(name, value) };
     if (value < used) {
-      const message = `limit \`${name}\` cannot be ${about.wanted}: ${shown(name, used)} is used already; it is a new ceiling, not an addition`;
-      return fail('invalid_input', message, { ...about, used: shown(name, used) });
+      const message = `limit \`${name}\` cannot be ${about.wanted}, because ${amountText(name, used)} is used already; set the new total`;
+      return fail('invalid_input', message, { ...about, used: amountText(name, used) });
     }
     for (const [most, from] of bounds.output.most(name)) {
       if (most === undefined || value <= most) continue;
-      const message = `limit \`${name}\` cannot be ${about.wanted}: the ${from} leaves ${shown(name, most)}`;
-      return fail('invalid_input', message, { ...about, max: shown(name, most), from });
+      const message = `limit \`${name}\` cannot be ${about.wanted}, because the ${from} allows ${amountText(name, most)}`;
+      return fail('invalid_input', message, { ...about, max: amountText(name, most), from });
     }
     set[name] = { value, from: 'resume', declared: true };
     const before = budget.limits[name as BudgetKind];
@@ -189,20 +189,20 @@ export async function newLimits(
   });
 }
 
-/** Can it be asked from here on? Its name as the journal keeps it. */
+/** Returns the id of a new model for the journal. Fails if the thread cannot use the model. */
 export function newModel(
   ports: HarnessPorts,
   { directive, item }: Prepared,
   limits: EffectiveLimits,
-  wanted: string,
+  modelName: string,
 ): Outcome<string> {
   if (directive.process.script) {
     return fail(
       'invalid_input',
-      `directive \`${item.id}\` is a script: it asks no model of its own`,
+      `directive \`${item.id}\` is a script, which has no model of its own`,
     );
   }
-  const chosen = priced(ports, modelFor(ports, wanted), limits);
+  const chosen = priced(ports, modelFor(ports, modelName), limits);
   return chosen.ok ? ok(chosen.output.model.model) : chosen;
 }
 

@@ -1,5 +1,5 @@
-// A thread that had said its last word when its process was lost has nothing more to ask: it was only
-// waiting for its children. The resume takes its last reply from the journal.
+// Resumes threads from their journals. A thread whose process was lost after the last reply only waited for its
+// children. Its resume takes this reply from the journal.
 import {
   type Failure,
   fail,
@@ -60,14 +60,14 @@ import {
 import { hookReserve } from './run-hook.ts';
 import { goOnChanged, prepareElsewhere, runHook } from './start.ts';
 
-/** Somebody has something to say to it first: that may change what it does. */
-const isSpokenTo = ({ journal }: Pick<Thread, 'journal'>): boolean =>
+/** True if a new signal has a message, which can change the work of the thread. */
+const hasMessage = ({ journal }: Pick<Thread, 'journal'>): boolean =>
   journal
     .signals()
     .some(({ payload }) => isObject(payload) && (payload.content ?? payload.message) !== undefined);
 
-/** The outputs were handed back with one of these results. */
-function handedBack(
+/** Returns the ending if one of these results has returned the outputs. */
+function endingOfReturn(
   thread: DirectiveTalk,
   content: readonly Block[],
   results: readonly Recorded[],
@@ -84,27 +84,27 @@ function handedBack(
   return undefined;
 }
 
-/** How the thread was going to end; undefined when there is more to do. */
+/** Returns the ending that the thread had reached. `undefined`: the thread has more to do. */
 function endingBeforeCrash(
   thread: DirectiveTalk & Pick<Thread, 'journal'>,
   history: readonly Recorded[],
 ): Ending | undefined {
-  if (isSpokenTo(thread)) return undefined;
-  const spoken = lastReply(history);
-  if (!spoken) return undefined;
-  const { at, content } = spoken;
-  // That was how it ended; somebody has taken it up since.
+  if (hasMessage(thread)) return undefined;
+  const lastSaid = lastReply(history);
+  if (!lastSaid) return undefined;
+  const { at, content } = lastSaid;
+  // The thread ended with this reply and was reopened since.
   const isOld = history.slice(at + 1).some(({ type, data }) => type === 'signal' && data.after);
   if (isOld) return undefined;
   const after = history.slice(at + 1).filter(({ type }) => eventFlags(type).changesConversation);
-  if (after.length > 0) return handedBack(thread, content, after);
+  if (after.length > 0) return endingOfReturn(thread, content, after);
   if (content.some(({ type }) => type === 'tool_call')) return undefined;
   const reply = replyAt(history, at);
   return reply && finalEnding(thread, reply);
 }
 
-/** As it was when the thread began: its model and its limits, whatever the files say by now. What people set
- * since is in the journal too. */
+/** Returns the directive with the model and limits of the thread's start, even if files have changed since. The
+ * journal also has the limits that people set later. */
 export async function prepareAgain(
   ports: HarnessPorts,
   row: ThreadRow,
@@ -112,24 +112,24 @@ export async function prepareAgain(
   isElsewhere = false,
 ): Promise<Outcome<Prepared>> {
   const prepare = isElsewhere ? prepareElsewhere : prepareThread;
-  const begun = startOf(history);
+  const start = startOf(history);
   const request = {
     directive: row.directive,
     inputs: row.inputs as JsonObject,
-    ...(begun?.stream && { stream: true }),
+    ...(start?.stream && { stream: true }),
   };
-  const model = begun?.model ?? '';
+  const model = start?.model ?? '';
   const own = await prepare(ports, request);
   const isOther = model !== '' && model !== 'none' && (!own.ok || own.output.model.model !== model);
   const prepared = isOther ? await prepare(ports, { ...request, model }) : own;
   if (!prepared.ok) return prepared;
-  // Whether its steps are planned was decided then.
+  // The start of the thread decided whether its steps are planned.
   const { plan: _, ...rest } = prepared.output;
-  const planned = begun?.plan ? { plan: begun.plan } : {};
+  const planned = start?.plan ? { plan: start.plan } : {};
   return ok({ ...rest, ...planned, limits: limitsSet(history, row) });
 }
 
-interface MadeAgain {
+interface RecreatedThread {
   thread: Thread;
   history: readonly Recorded[];
   prepared: Prepared;
@@ -138,15 +138,15 @@ interface MadeAgain {
   change: Pick<Refusable, 'limits' | 'raise'>;
 }
 
-/** With the limits and the model that a person wants from here on. */
+/** Returns the prepared directive with the limits and the model that a person has set. */
 async function withNews(
   ports: HarnessPorts,
-  held: LeasedThread,
+  leased: LeasedThread,
   prepared: Prepared,
   options: ResumeOptions,
-): Promise<Outcome<Pick<MadeAgain, 'prepared' | 'news' | 'change'>>> {
-  const wanted = options.limits;
-  const set = wanted ? await newLimits(ports, held, prepared, wanted) : undefined;
+): Promise<Outcome<Pick<RecreatedThread, 'prepared' | 'news' | 'change'>>> {
+  const newValues = options.limits;
+  const set = newValues ? await newLimits(ports, leased, prepared, newValues) : undefined;
   if (set && !set.ok) return set;
   const limits = set?.output.limits ?? prepared.limits;
   const { model: name } = options;
@@ -159,37 +159,37 @@ async function withNews(
   });
 }
 
-async function makeAgain(
+async function recreateThread(
   ports: HarnessPorts,
-  held: LeasedThread,
+  leased: LeasedThread,
   since: number,
   signal: AbortSignal,
   options: ResumeOptions,
-): Promise<Outcome<MadeAgain>> {
-  const stored = await ports.threads.history(held.thread);
+): Promise<Outcome<RecreatedThread>> {
+  const stored = await ports.threads.history(leased.thread);
   const decoded = stored.ok ? decodeAll(stored.output) : stored;
   if (!decoded.ok) return decoded;
   const history = decoded.output;
   const changed = await applyApproved(ports, history);
   if (!changed.ok) return changed;
-  const again = await prepareAgain(ports, held.row, history, options.elsewhere);
+  const again = await prepareAgain(ports, leased.row, history, options.elsewhere);
   if (!again.ok) return again;
   const { plan, directive } = again.output;
   const isScript = plan !== undefined || directive.process.script !== undefined;
-  if (held.row.status === 'completed' && isScript && options.from === undefined) {
-    const message = `thread \`${held.thread}\` ran a ${plan ? 'plan' : 'script'} and has completed: nobody is there to be told`;
-    return fail('thread_ended', message, { thread: held.thread, status: held.row.status });
+  if (leased.row.status === 'completed' && isScript && options.from === undefined) {
+    const message = `thread \`${leased.thread}\` ran a ${plan ? 'plan' : 'script'} and has completed; no model can continue it`;
+    return fail('thread_ended', message, { thread: leased.thread, status: leased.row.status });
   }
   const inputs = changedInputs(history) ?? again.output.inputs;
-  const made = await withNews(ports, held, { ...again.output, inputs }, options);
-  if (!made.ok) return made;
-  const { prepared } = made.output;
-  const parent = ports.threads.live.get(held.row.parent ?? '')?.thread;
-  // A hook goes on as it began: it draws on the reserve of the thread it serves, and ends with it.
-  const served = held.row.kind === 'hook' ? parent : undefined;
+  const updated = await withNews(ports, leased, { ...again.output, inputs }, options);
+  if (!updated.ok) return updated;
+  const { prepared } = updated.output;
+  const parent = ports.threads.live.get(leased.row.parent ?? '')?.thread;
+  // A hook continues as it began: it draws from the reservation of the thread that it serves, and ends with it.
+  const served = leased.row.kind === 'hook' ? parent : undefined;
   const start = {
     prepared,
-    held,
+    held: leased,
     since,
     history,
     parent,
@@ -200,10 +200,10 @@ async function makeAgain(
   const thread = await createThread(ports, start);
   if (!thread.ok) return thread;
   await loadWholes(thread.output, history);
-  return ok({ ...made.output, thread: thread.output, history });
+  return ok({ ...updated.output, thread: thread.output, history });
 }
 
-/** Has it ended, and where does it go back to? Looked up before anything is changed. */
+/** Returns the number of the snapshot, and whether the thread has ended. Checks both before any change. */
 async function lookBefore(
   ports: HarnessPorts,
   id: string,
@@ -224,40 +224,40 @@ async function lookBefore(
   return back.ok ? ok({ hasEnded, back: back.output }) : back;
 }
 
-/** Says that it goes on, or back, and sets aside for hooks; answers with the journal as it is then. */
+/** Records the resume or the rewind, and reserves for hooks. Returns the journal with these events. */
 async function beginAgain(
   thread: Pick<Thread, 'ports' | 'budget' | 'hooks' | 'journal'>,
   history: readonly Recorded[],
   events: readonly JournalEvent[],
-  change: MadeAgain['change'],
+  change: RecreatedThread['change'],
   isElsewhere = false,
 ): Promise<Outcome<readonly Recorded[]>> {
   const { ports, journal, hooks, budget } = thread;
-  // The change of status comes before them.
+  // The event of the new status precedes them.
   const [first, ts] = [journal.seq() + 2, ports.clock.now()];
   const { turn, thread: id } = journal;
-  const told = events.map((event, at) => ({ ...event, thread: id, seq: first + at, ts, turn }));
+  const recorded = events.map((event, at) => ({ ...event, thread: id, seq: first + at, ts, turn }));
   const reserve =
     hooks.reserve === undefined && !isElsewhere
       ? hookReserve(id, journal.epoch, hooks.limits, budget.drawFrom)
       : [];
-  // Due since long ago, whatever clock is asked.
+  // The time 0 is in the past on every clock.
   const then: Refusable = isElsewhere
     ? { status: 'interrupted', release: { wake: 0 } }
     : { status: 'running', reserve };
-  const done = await journal.commit(events, { ...change, ...then });
-  if (!done.ok) return done;
-  const [aside] = reserve;
-  if (aside && done.output.reserved.includes(aside.key)) {
-    [hooks.reserve, hooks.left] = [aside.key, aside.amounts];
+  const committed = await journal.commit(events, { ...change, ...then });
+  if (!committed.ok) return committed;
+  const [reservation] = reserve;
+  if (reservation && committed.output.reserved.includes(reservation.key)) {
+    [hooks.reserve, hooks.left] = [reservation.key, reservation.amounts];
   }
-  return ok([...history, ...told]);
+  return ok([...history, ...recorded]);
 }
 
 /** Restores the thread from its journal and settles the work that a lost process left open. */
 async function catchUpWith(
   thread: Thread,
-  held: LeasedThread,
+  leased: LeasedThread,
   prepared: Prepared,
   whole: readonly Recorded[],
   lost?: LostCommits,
@@ -269,8 +269,8 @@ async function catchUpWith(
   revertUnstartedTurn(thread, work);
   uncountTurn(thread, work);
   restoreIntents(thread, work, history);
-  chargeUnreadRequests(thread, work, held.open);
-  const children = hooks.ok ? await catchUp(thread, work, held.open) : hooks;
+  chargeUnreadRequests(thread, work, leased.open);
+  const children = hooks.ok ? await catchUp(thread, work, leased.open) : hooks;
   if (!children.ok) thread.control.ending ??= childrenUnreadable(children);
   await resumeAfterProposal(thread, prepared, history);
   if (lost) tellLostCommits(thread, lost);
@@ -289,7 +289,7 @@ async function settleRest(
   if (!lost?.events) thread.control.ending ??= endingBeforeCrash(thread, history);
 }
 
-/** Goes on with a thread that was interrupted, paused or waiting; at a person's word also with one that ended. */
+/** Resumes a thread that is interrupted, paused or waiting, and for a person also a thread that has ended. */
 export async function resumeThread(
   ports: HarnessPorts,
   id: string,
@@ -303,39 +303,39 @@ export async function resumeThread(
   const since = live.leases.now();
   const lease = { owner, ttlMs: LEASE_MS };
   const mayHaveEnded = hasEnded && (back !== undefined || options.reopen === true);
-  const held = await ports.store.claim(id, lease, mayHaveEnded ? { reopen: true } : {});
-  if (!held.ok) return held;
-  const gone = await resumeWithLease(ports, held.output, since, signal, {
+  const claimed = await ports.store.claim(id, lease, mayHaveEnded ? { reopen: true } : {});
+  if (!claimed.ok) return claimed;
+  const resumed = await resumeWithLease(ports, claimed.output, since, signal, {
     ...options,
     back,
     hadEnded: mayHaveEnded,
   });
-  if (gone.ok) return ok(await gone.output);
-  await ports.store.release(held.output);
+  if (resumed.ok) return ok(await resumed.output);
+  await ports.store.release(claimed.output);
   ports.watch.done?.(id);
-  return gone;
+  return resumed;
 }
 
-interface GoOnOptions extends ResumeOptions {
-  /** The number of the event that it goes back to. */
+interface InnerOptions extends ResumeOptions {
+  /** Number of the event of the snapshot to go back to. */
   back?: number | undefined;
   hadEnded?: boolean;
 }
 
-/** A thread that is held: from its journal on. Refused: it is as it was, and the caller lets it go. */
+/** Resumes a claimed thread from its journal. A refusal changes nothing, and the caller releases the thread. */
 async function resumeWithLease(
   ports: HarnessPorts,
-  held: LeasedThread,
+  leased: LeasedThread,
   since: number,
   signal: AbortSignal,
-  { back, hadEnded = false, ...options }: GoOnOptions,
+  { back, hadEnded = false, ...options }: InnerOptions,
 ): Promise<Outcome<Promise<ThreadResult>>> {
   const { owner } = ports.threads;
-  // Before anybody writes to the transcript.
-  const lost = ports.watch.ahead?.(held.thread, held.row.seq);
-  const made = await makeAgain(ports, held, since, signal, options);
-  if (!made.ok) return made;
-  const { thread, history: past, prepared, news, change } = made.output;
+  // This is read before the first write to the transcript.
+  const lost = ports.watch.ahead?.(leased.thread, leased.row.seq);
+  const recreated = await recreateThread(ports, leased, since, signal, options);
+  if (!recreated.ok) return recreated;
+  const { thread, history: past, prepared, news, change } = recreated.output;
   await thread.journal.listen();
   thread.control.past = thread.journal.signals().at(-1)?.number ?? 0;
   thread.control.hadEnded = hadEnded;
@@ -345,20 +345,20 @@ async function resumeWithLease(
   if (audit && limits) {
     thread.journal.audit({ ...audit, operation: 'raise', reason: JSON.stringify(limits) });
   }
-  const isFirst = held.row.status === 'spawning';
+  const isFirst = leased.row.status === 'spawning';
   const events: JournalEvent[] =
     back === undefined
-      ? resumeEvents(past, held.row.status, { kind: 'resume', ...by, ...news }, words)
+      ? resumeEvents(past, leased.row.status, { kind: 'resume', ...by, ...news }, words)
       : rewindEvents(thread, past, { from: back, ...by, ...news }, words);
   const { elsewhere: isElsewhere = false, items } = options;
   const changed = { ...change, ...(items !== undefined && { items }) };
-  // A first start is no resume. The journal contains its start event already.
+  // A first start is not a resume. The journal contains its start event already.
   const whole = await beginAgain(thread, past, isFirst ? [] : events, changed, isElsewhere);
   if (!whole.ok) return whole;
-  if (isElsewhere) return ok(leftElsewhere(ports, held.row));
+  if (isElsewhere) return ok(leftElsewhere(ports, leased.row));
   const { history, work } = isFirst
     ? { history: whole.output, work: restoreThread(thread, whole.output) }
-    : await catchUpWith(thread, held, prepared, whole.output, lost);
+    : await catchUpWith(thread, leased, prepared, whole.output, lost);
   const done = drive(thread, since, history, () => settleRest(thread, history, work, lost));
   if (!isFirst) await adoptChildren(thread);
   return ok(done);
@@ -380,18 +380,18 @@ const REFUSED_MS = 30_000;
 /** Releases a thread that this process cannot resume, and queues it for later. Returns the failure. */
 export async function releaseUnstarted(
   { store, watch }: Pick<HarnessPorts, 'store' | 'watch'>,
-  held: LeasedThread,
+  leased: LeasedThread,
   failure: Failure,
   how: { again?: true; delayMs?: number } = { again: true, delayMs: REFUSED_MS },
 ): Promise<Failure> {
-  await store.release(held, how);
-  watch.done?.(held.thread);
+  await store.release(leased, how);
+  watch.done?.(leased.thread);
   return failure;
 }
 
 /**
- * A thread that was taken from the queue begins, or goes on. Refused: it is let go, and queued for later. A
- * hook's thread goes on with the one that it serves, and is only let go.
+ * Starts or resumes a thread that was taken from the queue. After a refusal it is released and queued for later. The
+ * thread of a hook is only released, because it resumes with the thread that it serves.
  */
 export async function resumeLeasedThread(
   ports: HarnessPorts,
@@ -408,44 +408,44 @@ export async function resumeLeasedThread(
   if (!told.ok) return await releaseUnstarted(ports, held, told);
   if (row.kind === 'hook') return ok(await leaveToServed(ports, held, told.output.length > 0));
   const staysPaused = row.status === 'paused' && told.output.every(keepsPause);
-  const gone = staysPaused
-    ? await hearInPause(ports, held, since, signal)
+  const resumed = staysPaused
+    ? await handleInPause(ports, held, since, signal)
     : await resumeWithLease(ports, held, since, signal, {});
-  if (!gone.ok) return await releaseUnstarted(ports, held, gone);
-  return await goOnChanged(ports, ok(await gone.output));
+  if (!resumed.ok) return await releaseUnstarted(ports, held, resumed);
+  return await goOnChanged(ports, ok(await resumed.output));
 }
 
 /** Releases the thread of a hook. The owner of the served thread resumes it and handles its signals. */
 async function leaveToServed(
   { store, watch }: HarnessPorts,
-  held: LeasedThread,
-  isSpokenToNow: boolean,
+  leased: LeasedThread,
+  hasSignals: boolean,
 ): Promise<ThreadResult> {
   // Without a delay the pending signals would queue the thread at once.
-  await store.release(held, isSpokenToNow ? { again: true, delayMs: REFUSED_MS } : {});
-  watch.done?.(held.thread);
-  const { id, status, cost } = held.row;
-  const reason = `it goes on with \`${held.row.parent ?? ''}\`, which it serves`;
+  await store.release(leased, hasSignals ? { again: true, delayMs: REFUSED_MS } : {});
+  watch.done?.(leased.thread);
+  const { id, status, cost } = leased.row;
+  const reason = `the hook resumes with thread \`${leased.row.parent ?? ''}\``;
   return { thread_id: id, status, outputs: {}, text: '', reason, cost };
 }
 
 /** Handles the signals of a paused thread, which stays paused unless one of them resumes it. */
-async function hearInPause(
+async function handleInPause(
   ports: HarnessPorts,
-  held: LeasedThread,
+  leased: LeasedThread,
   since: number,
   signal: AbortSignal,
 ): Promise<Outcome<Promise<ThreadResult>>> {
-  const made = await makeAgain(ports, held, since, signal, {});
-  if (!made.ok) return made;
-  const { thread, history } = made.output;
+  const recreated = await recreateThread(ports, leased, since, signal, {});
+  if (!recreated.ok) return recreated;
+  const { thread, history } = recreated.output;
   restoreThread(thread, history);
   await thread.journal.listen();
-  // One at a time, as each ends a stretch.
+  // Each call stops after a signal with an ending, so the rest needs another call.
   while (thread.journal.signals().length > 0) handleSignals(thread);
-  const paused: Ending = { status: 'paused', reason: 'it was paused, and nobody has resumed it' };
+  const paused: Ending = { status: 'paused', reason: 'the thread is still paused' };
   const rested = await finishUnlessSignalled(thread, paused);
   return rested
     ? ok(Promise.resolve(rested))
-    : fail('conflict', `thread \`${held.thread}\` was told to go on`);
+    : fail('conflict', `thread \`${leased.thread}\` received a signal that resumes it`);
 }

@@ -1,5 +1,5 @@
-// What hooks live on: a share of the thread's budget, set aside when it starts, so that they can run
-// when a limit is reached. Taken out of the thread's own limits; nothing is lent out on top.
+// Manages the budget of hooks: a share of the thread's limits that is reserved at its start, so that hooks can run
+// when a limit is reached. The share is taken from the thread's own limits and not added to them.
 import { fail, getOwn, isObject, type JsonObject, type Outcome, ok } from '../../base/index.ts';
 import { makeValue, markFailure, type Value } from '../../flow/index.ts';
 import type { Directive } from '../../items/index.ts';
@@ -25,7 +25,7 @@ import { MODEL_TOOLS_BYTES } from '../turn/ask-model.ts';
 import { amountsOf, leastAnswer } from '../turn/turn-account.ts';
 import type { LimitsLeft } from './prepare.ts';
 
-/** Reservations that a thread's hooks draw from begin so. */
+/** Returns the prefix of the keys of reservations that a thread's hooks draw from. */
 const reservePrefix = (id: string): string => `${id}:hooks`;
 
 /** Returns the directive of a hook that asks a model, and `undefined` for a script, which needs no budget. */
@@ -54,8 +54,8 @@ function leastForHooks(
   for (const { directive, bytes } of asking) {
     const tokens = estimateTokens(Math.ceil(((around + bytes) * Number(HOOK_MARGIN)) / 100));
     const { tier, model_id } = directive.model ?? {};
-    const wanted = { ...(tier && { tier }), ...(model_id && { model_id }) };
-    const model = resolveModel(ports.models(), wanted);
+    const modelChoice = { ...(tier && { tier }), ...(model_id && { model_id }) };
+    const model = resolveModel(ports.models(), modelChoice);
     const found = model.ok ? ports.prices().find(model.output.model) : model;
     const price = found.ok ? found.output : ports.prices().default();
     const cost = price ? worstCost(tokens, answer, price) : 0n;
@@ -82,14 +82,14 @@ export function splitLimits(
 
 const DRAWN = ['tokens', 'input_tokens', 'output_tokens', 'spend'] as const;
 
-/** Which limit leaves too little for one request; undefined when none does. */
+/** Returns the limit that leaves too little for one request, or `undefined` if none does. */
 const tooLittle = (least: LimitAmounts, left: LimitAmounts): LimitName | undefined =>
   DRAWN.find((name) => left[name] !== undefined && (left[name] ?? 0n) < (least[name] ?? 0n));
 
 const valuesOf = (limits: EffectiveLimits): LimitAmounts =>
   Object.fromEntries(DRAWN.flatMap((name) => (limits[name] ? [[name, limits[name].value]] : [])));
 
-/** Hooks that could never ask their model, by what is set aside for them or by limits of their own. */
+/** Returns the hooks that can never ask their model, because of their reservation or of their own limits. */
 export function unaffordableHooks(
   ports: HookPorts,
   directive: Directive,
@@ -103,9 +103,9 @@ export function unaffordableHooks(
     if (!asking) return [];
     const least = leastForHooks(ports, [asking]);
     const own = directiveLimits(ports.library, most, asking.directive, {});
-    const kept = reserveAmounts(limits.output, share, { least }).hooks;
+    const reserved = reserveAmounts(limits.output, share, { least }).hooks;
     const [mine, its] = [
-      tooLittle(least, kept),
+      tooLittle(least, reserved),
       own.ok ? tooLittle(least, valuesOf(own.output)) : undefined,
     ];
     const name = mine ?? its;
@@ -126,8 +126,8 @@ export const openReserve = ({ thread, open }: LeasedThread): OpenReservation | u
   open.find(({ key }) => key.startsWith(reservePrefix(thread)));
 
 /**
- * What is set aside along the whole chain; none when no hook needs it. A thread that ended and was opened
- * again has given its reserve back, so the new one is named by the epoch. Who gets none goes without.
+ * Returns the reservation for hooks along the whole chain, and none if no hook needs one. A reopened thread has
+ * released its old reservation, so the key contains the epoch. A thread starts even if this reservation is refused.
  */
 export function hookReserve(
   id: string,
@@ -137,7 +137,7 @@ export function hookReserve(
 ): Reserve[] {
   const { tokens = 0n } = limits;
   if (tokens === 0n) return [];
-  // A kind that nobody limits is set aside too, because requests draw all kinds from here.
+  // Kinds without a limit are reserved too, because requests draw all kinds from here.
   const amounts = amountsOf({ input_tokens: tokens, output_tokens: tokens, ...limits });
   const from = drawFrom === undefined ? {} : { from: drawFrom };
   const key = `${reservePrefix(id)}:${epoch}`;
@@ -150,18 +150,18 @@ export type HookBudget = Pick<Thread, 'budget' | 'hooks'>;
 /** Returns upper bounds for the limits of a hook: the rest of the reserve and of its time. */
 export function hookLimitsLeft(thread: HookBudget): LimitsLeft {
   const { hooks, budget } = thread;
-  const left: { [name in LimitName]?: Pick<EffectiveLimit, 'value' | 'declared'> } = {};
+  const bounds: { [name in LimitName]?: Pick<EffectiveLimit, 'value' | 'declared'> } = {};
   const put = (name: LimitName, value: bigint): void => {
-    left[name] = { value, declared: budget.limits[name]?.declared ?? false };
+    bounds[name] = { value, declared: budget.limits[name]?.declared ?? false };
   };
-  if (hooks.reserve === undefined) return left;
+  if (hooks.reserve === undefined) return bounds;
   for (const name of DRAWN) if (budget.limits[name]) put(name, hooks.left[name] ?? 0n);
   const used = BigInt(Math.ceil(budget.meter.read().hooks.duration_ms));
   if (hooks.limits.duration !== undefined) put('duration', hooks.limits.duration - used);
-  return left;
+  return bounds;
 }
 
-/** Verdicts have fields that a directive need not declare. */
+/** Adds undeclared outputs, because answers of hooks have fields that a directive need not declare. */
 const withExtra = (outputs: JsonObject): JsonObject => {
   const { extra, ...declared } = outputs;
   return isObject(extra) ? { ...extra, ...declared } : outputs;
@@ -177,8 +177,8 @@ function withinTime({ clock }: HarnessPorts, { limits, item }: Prepared): () => 
 }
 
 /**
- * A script that only computes needs no thread: it has no effect, costs nothing and leaves no row.
- * Undefined: it is none, or it wants more than that and has done nothing yet.
+ * Runs a script that only computes. It needs no thread, because it has no effect, no cost and no row. `undefined`:
+ * the directive has no script, or its script tried an effect and has done nothing yet.
  */
 export async function compute(
   { ports, talk, control, rights }: Pick<Thread, 'ports' | 'rights' | 'talk' | 'control'>,
@@ -190,7 +190,7 @@ export async function compute(
   const rules = createRules({ own, inherited: undefined, parent: rights.rules });
   if (!rules.ok) return rules;
   const { signal } = control;
-  // A hook is told what the model wrote, besides what the model has read.
+  // A hook gets texts that the model has written and texts that it has read.
   const marks = talk.conversation.allMarks();
   const request = scriptRequest(ports, prepared, script, marks);
   const [guards, gate] = [rules.output.guards(), withinTime(ports, prepared)];
@@ -203,7 +203,7 @@ export async function compute(
     : markFailure(outputs, answer.marks);
 }
 
-/** Counted apart, with what its own hooks used; so much less is left for the next one. */
+/** Counts the cost of a hook with its own hooks, and reduces the amounts that hooks have left. */
 export function countHook({ budget: { meter }, hooks }: HookBudget, packed: JsonObject): void {
   const cost = unpackCost(packed);
   if (!cost.ok) return;

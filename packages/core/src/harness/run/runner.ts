@@ -1,6 +1,5 @@
-// Which loop runs a thread. `safety` is the loop with everything on, `plain` the same without hooks;
-// a program registers its own. Rights, deadline, registry, records and children are the harness's in
-// every case: a runner only says what is done in between.
+// Chooses the loop that runs a thread. `safety` is the whole loop, `plain` the same loop without hooks, and a program
+// can register its own. The harness manages rights, deadline, store, events and children for every runner.
 import {
   didYouMean,
   fail,
@@ -19,10 +18,10 @@ import type { Runner } from '../thread/ports.ts';
 import type { Interruptible, Thread, ThreadsPort } from '../thread/thread.ts';
 
 const SHIPPED: readonly string[] = ['safety', 'plain'];
-/** Hooks are what the plain loop goes without. */
+/** True for a runner with hooks. The plain loop has none. */
 export const hasHooks = (runner = 'safety'): boolean => runner !== 'plain';
 
-/** The loops that leave a journal of what they did. */
+/** True for the runners of the harness, which record every step in the journal. */
 export const hasShippedRunner = (runner: string): boolean => SHIPPED.includes(runner);
 
 /** Returns the registered runner of this name, or `undefined` for the runners of the harness. */
@@ -32,14 +31,14 @@ export const ownRunner = ({ runners = {} }: ThreadsPort, name: string): Runner |
 export function knownRunner(threads: ThreadsPort, name: string): Outcome<null> {
   const names = [...SHIPPED, ...Object.keys(threads.runners ?? {})];
   if (names.includes(name)) return ok(null);
-  const hint = didYouMean(name, names) ?? `registered are: ${names.join(', ')}`;
-  return fail('not_found', `there is no runner \`${name}\`; ${hint}`, { runners: names });
+  const hint = didYouMean(name, names) ?? `use one of: ${names.join(', ')}`;
+  return fail('not_found', `runner \`${name}\` not found; ${hint}`, { runners: names });
 }
 
-const outputsOf = (directive: Directive, given: Json): Outcome<JsonObject> =>
-  isObject(given)
-    ? checkOutputs(directive, given)
-    : fail('invalid_input', 'its outputs are no object');
+const outputsOf = (directive: Directive, outputs: Json): Outcome<JsonObject> =>
+  isObject(outputs)
+    ? checkOutputs(directive, outputs)
+    : fail('invalid_input', 'the outputs of the runner must be an object');
 
 export async function runOwn(
   thread: Interruptible & Pick<Thread, 'place'>,
@@ -49,12 +48,12 @@ export async function runOwn(
   const interruption = await watchForInterruption(thread, STOPS_WAIT);
   try {
     const { signal } = interruption;
-    const done = await runner({ thread_id: id, directive: directive.name, inputs, signal });
+    const outcome = await runner({ thread_id: id, directive: directive.name, inputs, signal });
     if (interruption.cause() === 'duration') return outOfTime(thread, 'its runner');
     // The requeue stopped the runner. The next owner of the lease calls it again.
     const { leaving } = thread.control;
-    if (leaving && !done.ok) return leaving;
-    const checked = done.ok ? outputsOf(directive, done.output) : done;
+    if (leaving && !outcome.ok) return leaving;
+    const checked = outcome.ok ? outputsOf(directive, outcome.output) : outcome;
     return checked.ok
       ? { status: 'completed', reason: '', outputs: checked.output }
       : { status: 'failed', reason: checked.error.detail.message, code: checked.error.code };

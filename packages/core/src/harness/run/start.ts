@@ -1,5 +1,5 @@
-// From a prepared directive to its result: the row and its lease, the injected beginning, the loop,
-// the end.
+// Starts a prepared directive as a thread: creates the row with its lease, records the opening, runs the loop and
+// returns the result.
 import { hash } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import {
@@ -56,7 +56,7 @@ import { hasHooks } from './runner.ts';
 export interface BirthPlace {
   parent?: Thread;
   kind?: 'thread' | 'hook';
-  /** Made from the directive's name and the time when absent. */
+  /** Id of the thread. Absent: it is generated from the directive's name and the time. */
   id?: string;
   runner?: string;
   detached?: boolean;
@@ -66,7 +66,7 @@ export interface BirthPlace {
   given?: GivenMarks | undefined;
   /** Facts for the `hook_start` event. Present for a hook. */
   about?: HookAbout;
-  /** A reservation made up front for it. */
+  /** Key of the reservation that the thread draws from. Absent for most threads. */
   drawFrom?: string;
   by?: StartedBy | undefined;
   /** The root thread is queued. The worker that takes it starts it. */
@@ -75,7 +75,7 @@ export interface BirthPlace {
   spawn?: () => Pick<Refusable, 'charge' | 'reserve' | 'cost'>;
 }
 
-/** A thread that exists; `done` never rejects. */
+/** A thread that has started. `done` never rejects. */
 export interface Started {
   id: string;
   created: number;
@@ -87,12 +87,12 @@ async function createRow(
   { item, directive, limits, inputs }: Prepared,
   place: BirthPlace,
   events: readonly JournalEvent[],
-  aside: LimitAmounts,
+  reserved: LimitAmounts,
   { title, search }: AboutRun,
 ): Promise<Outcome<LeasedThread>> {
   const { parent, kind, detached = false, runner = 'safety' } = place;
-  const known = ports.identity?.();
-  if (known && !known.ok) return known;
+  const identity = ports.identity?.();
+  if (identity && !identity.ok) return identity;
   const checked = checkedEvents(events, 0);
   if (!checked.ok) return checked;
   const create = (id: string): Promise<Outcome<LeasedThread>> => {
@@ -102,7 +102,7 @@ async function createRow(
       directive: item.id,
       version: directive.version,
       runner,
-      ...(known ? known.output : { project: ports.project }),
+      ...(identity ? identity.output : { project: ports.project }),
       limits: packLimits(limits),
       budget: budgetOf(limits),
       inputs,
@@ -111,7 +111,7 @@ async function createRow(
       ...(kind && { kind }),
       ...(detached && { detached }),
       events: checked.output,
-      reserve: hookReserve(id, 1, aside, drawFrom),
+      reserve: hookReserve(id, 1, reserved, drawFrom),
       start: place.isQueued
         ? { queue: {} }
         : { lease: { owner: ports.threads.owner, ttlMs: LEASE_MS } },
@@ -134,7 +134,7 @@ const identityOf = (
   ...(key !== undefined && { key }),
 });
 
-/** Files change; what is noted here says what they were. */
+/** Returns the versions of everything that the thread runs with, because files can change later. */
 function whatRan(
   ports: HarnessPorts,
   { item, directive, model }: Prepared,
@@ -201,9 +201,9 @@ async function leaveQueued(
   row: AuditEntry | undefined,
 ): Promise<Outcome<Started>> {
   watch.done?.(id);
-  const told = row ? await store.audit([row]) : ok(null);
+  const stored = row ? await store.audit([row]) : ok(null);
   // The thread is queued even if the row was refused, so the row goes to the audit of calls.
-  if (row && !told.ok) watch.audit?.write(row);
+  if (row && !stored.ok) watch.audit?.write(row);
   const result = { thread_id: id, status, outputs: {}, text: '', reason: '', cost };
   return ok({ id, created, done: Promise.resolve(result) });
 }
@@ -247,24 +247,24 @@ async function begin(
   const since = ports.threads.live.leases.now();
   const hooks = hasHooks(place.runner) ? prepared.hooks : [];
   const split = splitLimits(ports, limits, hooks, prepared.room);
-  const born = await createRow(ports, prepared, place, events, split.hooks, about);
-  if (!born.ok) return born;
-  const held = born.output;
+  const inserted = await createRow(ports, prepared, place, events, split.hooks, about);
+  if (!inserted.ok) return inserted;
+  const leased = inserted.output;
   const subject = PEOPLE.has(surface) ? 'person' : `policy:${surface}`;
-  const asked = { surface, caller: who, subject, operation: 'run', reason: '' };
+  const fields = { surface, caller: who, subject, operation: 'run', reason: '' };
   const row: AuditEntry | undefined = place.by && {
-    ...asked,
-    target: held.thread,
+    ...fields,
+    target: leased.thread,
     decision: 'allowed',
   };
-  if (place.isQueued) return await leaveQueued(ports, held, row);
-  ports.watch.transcript(held.thread, held.row)(
+  if (place.isQueued) return await leaveQueued(ports, leased, row);
+  ports.watch.transcript(leased.thread, leased.row)(
     [statusEvent('running'), ...events].map((event) => ({ ...event, turn: 0 })),
     1,
   );
-  const made = await createThread(ports, {
+  const result = await createThread(ports, {
     prepared,
-    held,
+    held: leased,
     since,
     signal,
     history: [],
@@ -274,17 +274,17 @@ async function begin(
     split,
     runHook,
   });
-  if (!made.ok) {
-    // Nothing of it ran, and nobody would end it.
-    await endForced(ports, held.thread, 'failed', made.error.detail.message);
-    return made;
+  if (!result.ok) {
+    // Nothing of the thread ran, and no other code would end it.
+    await endForced(ports, leased.thread, 'failed', result.error.detail.message);
+    return result;
   }
-  const thread = made.output;
+  const thread = result.output;
   if (row) thread.journal.audit(row);
   thread.talk.opening.push(...opening.output);
   for (const event of opening.output) addToConversation(thread, event);
-  ports.watch.onEvent?.(held.thread, { ...start, turn: 0 });
-  const { id, created } = held.row;
+  ports.watch.onEvent?.(leased.thread, { ...start, turn: 0 });
+  const { id, created } = leased.row;
   return ok({ id, created, done: drive(thread, since) });
 }
 
@@ -295,14 +295,14 @@ export async function runPrepared(
   return started.ok ? ok(await started.output.done) : started;
 }
 
-/** Cannot serve this thread: it counts as no match. */
+/** Returns the failure of a hook that cannot serve this thread. The hook counts as no match. */
 const unfit = (hook: string, why: string, thread?: string): Failure =>
   fail('hook_unfit', `hook \`${hook}\` cannot run here: ${why}`, {
     hook,
     ...(thread !== undefined && { thread }),
   });
 
-/** A hook runs a directive of its own, in a thread of its own: own limits, narrowed rights, nesting bounded. */
+/** Runs the directive of a hook in its own thread, with own limits, narrowed rights and bounded nesting. */
 async function startHook(
   thread: Thread,
   name: string,
@@ -320,8 +320,8 @@ async function startHook(
   }
   const was = await ports.replay?.hook(place.id);
   if (was !== undefined) {
-    const begun = await recordHook(thread, about, was, prepared.output.item.id);
-    return await resumeHook(thread, begun);
+    const recorded = await recordHook(thread, about, was, prepared.output.item.id);
+    return await resumeHook(thread, recorded);
   }
   const { reserve } = hooks;
   // The inputs of a hook can contain anything that its thread has read.
@@ -332,7 +332,7 @@ async function startHook(
   return await runPrepared(ports, prepared.output, birth, control.signal, '');
 }
 
-/** A hook that was begun before: from its journal on, or what it said before anybody heard of it. */
+/** Resumes a hook that began before, or returns its result if it has ended. */
 async function resumeHook(
   { ports, place }: Pick<Thread, 'ports' | 'place'>,
   { thread_id }: HookStart,
@@ -372,8 +372,8 @@ export const runHook: RunHook = async (thread, name, inputs, asked) => {
   const { status, reason, outputs, cost, thread_id } = ran.output;
   const waits = waitsFor(name, ran.output);
   if (waits) return waits;
-  // A replay has the answer at once. The thread may have handled signals while the hook waited for a person:
-  // they were recorded before the answer, and so was what came after them.
+  // A replay has the answer at once. The thread can have handled signals while the hook waited for a person. They and
+  // the events after them were recorded before the answer.
   if (thread.ports.replay) {
     handleSignals(thread);
     await thread.journal.catchUp();
@@ -392,7 +392,7 @@ export const runHook: RunHook = async (thread, name, inputs, asked) => {
     : markFailure(fail('hook_failed', `hook thread ended ${status}: ${reason}`), descriptor);
 };
 
-/** Runs a directive as a thread, to its end or until it pauses. */
+/** Runs a directive as a thread until it ends or parks. */
 export async function runDirective(
   ports: HarnessPorts,
   request: RunRequest,
@@ -405,7 +405,7 @@ export async function runDirective(
   return await goOnChanged(ports, ran);
 }
 
-/** Prepares a thread for another machine. A missing provider key here is no failure if the store has a fleet. */
+/** Prepares a thread for another machine. If the store has a fleet, a provider key can be missing here. */
 export async function prepareElsewhere(
   ports: HarnessPorts,
   request: RunRequest,
@@ -431,7 +431,7 @@ export async function enqueueDirective(
   return queued.ok ? ok({ thread: queued.output.id, created: queued.output.created }) : queued;
 }
 
-/** A run whose directive was changed goes on with the new one, as often as it may be tried again. */
+/** Resumes a run whose directive was changed, at most as often as a run can be retried. */
 export async function goOnChanged(
   ports: HarnessPorts,
   first: Outcome<ThreadResult>,
@@ -444,7 +444,7 @@ export async function goOnChanged(
   return ran;
 }
 
-/** The same for a thread that nobody here waits for; those who do see how it stands in the registry. */
+/** Starts a thread whose result no caller awaits. Other threads read its state in the store. */
 export async function startSpawned(
   ...run: Parameters<typeof startPrepared>
 ): ReturnType<typeof startPrepared> {
@@ -453,7 +453,7 @@ export async function startSpawned(
   return started;
 }
 
-/** The directive was changed and nobody needs to look at it: the run goes on with the new one. */
+/** True if the run waits without a pending approval request, because its directive was changed without a person. */
 async function isChanged(
   { store }: HarnessPorts,
   { thread_id, status }: ThreadResult,

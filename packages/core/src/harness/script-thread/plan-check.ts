@@ -1,6 +1,5 @@
-// Whether a plan may be run, and what can be said of it before: the tools it names are permitted, what is
-// written out fits their schemas, the outputs are given. What a step will be asked about is told as far
-// as it can be known; the rules themselves judge every step when it is done.
+// Checks whether a plan can run: its tools are permitted, its literal values fit their schemas, and it returns the
+// outputs. It also predicts the approval requests of the plan. The rules themselves check every step when it runs.
 import {
   didYouMean,
   getOwn,
@@ -20,37 +19,37 @@ type CheckPorts = Pick<HarnessPorts, 'library' | 'policies'>;
 
 const at = (line: number, message: string): string => `line ${line}: ${message}`;
 
-function misnamed(given: readonly string[], known: readonly string[]): string[] {
-  return given
-    .filter((name) => !known.includes(name))
+function misnamed(names: readonly string[], allowed: readonly string[]): string[] {
+  return names
+    .filter((name) => !allowed.includes(name))
     .map((name) => {
-      const hint = didYouMean(name, known) ?? `it takes ${known.join(', ') || 'none'}`;
-      return `there is no parameter \`${name}\`; ${hint}`;
+      const hint = didYouMean(name, allowed) ?? `it takes ${allowed.join(', ') || 'none'}`;
+      return `parameter \`${name}\` not found; ${hint}`;
     });
 }
 
-/** What is written out, against what the tool says of it. */
+/** Returns the problems of the literal values and names of parameters, by the tool's schema. */
 function misfits(step: PlanStep, { schema }: ToolSignature): string[] {
-  const known = objectAt(schema, 'properties');
+  const properties = objectAt(schema, 'properties');
   const others = getOwn(schema, 'additionalProperties');
   const isOpen = (others !== undefined && others !== false) || hasPatterns(schema);
-  const given = [...step.parameters.keys()];
+  const present = [...step.parameters.keys()];
   const missing = textsAt(schema, 'required').flatMap((name) =>
     step.parameters.has(name) ? [] : [`\`${name}\` is missing`],
   );
   const wrong = [...step.parameters].flatMap(([name, { literal }]) => {
-    const own = getOwn(known, name);
+    const own = getOwn(properties, name);
     if (literal === undefined || !isObject(own) || hasPatterns(schema)) return [];
     const alone: JsonObject = { ...schema, required: [], properties: { [name]: own } };
     return validate({ [name]: literal }, alone).map(({ field, error }) => `\`${field}\`: ${error}`);
   });
-  const names = isOpen ? [] : misnamed(given, Object.keys(known));
+  const names = isOpen ? [] : misnamed(present, Object.keys(properties));
   return [...names, ...missing, ...wrong].map((words) =>
     at(step.line, `\`${step.tool}\`: ${words}`),
   );
 }
 
-/** What a policy says to this tool whatever it is given. */
+/** Returns the refusals of a tool by policies that hold for all arguments. */
 function refusal({ policies, library }: CheckPorts, { tool, line }: PlanStep): string[] {
   const chain = library.chain(tool);
   const links = chain.ok ? chain.output.links : [];
@@ -74,21 +73,21 @@ function problemsOfStep(
   const tool = tools.get(step.tool);
   if (tool) return [...misfits(step, tool), ...refusal(ports, step)];
   const hint = suggestion(step.tool, [...tools.keys()]);
-  return [at(step.line, `\`${step.tool}\` is none of the tools that may be used${hint}`)];
+  return [at(step.line, `\`${step.tool}\` is not an available tool${hint}`)];
 }
 
 function missingOutputs({ returns }: PlanReading, { outputs }: Directive): string[] {
   const required = outputs.filter((output) => output.required).map(({ name }) => name);
   if (outputs.length === 0) return [];
   const names = outputs.map(({ name }) => name).join(', ');
-  if (returns.length === 0) return [`it does not end with \`return\` of the outputs ${names}`];
-  const lacking = returns.flatMap((given) =>
-    given ? required.filter((name) => !given.includes(name)) : [],
+  if (returns.length === 0) return [`it must end with \`return\` of the outputs ${names}`];
+  const lacking = returns.flatMap((untrusted) =>
+    untrusted ? required.filter((name) => !untrusted.includes(name)) : [],
   );
-  return [...new Set(lacking)].map((name) => `\`return\` does not give the output \`${name}\``);
+  return [...new Set(lacking)].map((name) => `\`return\` lacks the output \`${name}\``);
 }
 
-/** Nothing: it may be run. */
+/** Returns the problems of a plan. A plan without problems can run. */
 export const planProblems = (
   ports: CheckPorts,
   reading: PlanReading,
@@ -107,10 +106,10 @@ const linksOf = ({ library }: CheckPorts, id: string): { links: ToolItem[]; prim
   return chain.ok ? chain.output : { links: [], primitive: '' };
 };
 
-/** Tools that answer with data that nobody else wrote, whatever they read. */
+/** Tools whose results count as trusted in this check, because they have labels per field. */
 const READS = /^read\/(?:extract|pick)$/;
 
-/** Do strangers write what it gives? Of its fields, those that were taken. */
+/** True if the result of a tool can be untrusted. `fields`: the parts that are used. Empty: the whole result. */
 function isForeign(ports: CheckPorts, id: string, fields: readonly string[]): boolean {
   if (READS.test(id)) return false;
   const { links, primitive } = linksOf(ports, id);
@@ -131,25 +130,25 @@ function isForeign(ports: CheckPorts, id: string, fields: readonly string[]): bo
   return isOutside && !ports.policies().policy.trusts(id);
 }
 
-/** `given`: the names of variables that a stranger had a hand in. */
+/** Returns the name of an untrusted source, or `undefined`. `given`: names of variables with untrusted data. */
 function sourceWords(
   ports: CheckPorts,
   steps: readonly PlanStep[],
-  given: ReadonlySet<string>,
+  untrusted: ReadonlySet<string>,
   from: readonly PlanSource[],
-  seen: readonly number[] = [],
+  visited: readonly number[] = [],
 ): string | undefined {
   for (const source of from) {
     if ('input' in source) {
-      if (given.has(source.input)) return `@${source.input}`;
+      if (untrusted.has(source.input)) return `@${source.input}`;
       continue;
     }
     const step = steps[source.step - 1];
-    if (!step || seen.includes(step.number)) continue;
-    if (isForeign(ports, step.tool, source.fields)) return `what step ${step.number} brings`;
+    if (!step || visited.includes(step.number)) continue;
+    if (isForeign(ports, step.tool, source.fields)) return `the result of step ${step.number}`;
     if (READS.test(step.tool)) continue;
-    const made = [...step.parameters.values()].flatMap((parameter) => parameter.from);
-    const inner = sourceWords(ports, steps, given, made, [...seen, step.number]);
+    const sources = [...step.parameters.values()].flatMap((parameter) => parameter.from);
+    const inner = sourceWords(ports, steps, untrusted, sources, [...visited, step.number]);
     if (inner !== undefined) return inner;
   }
   return undefined;
@@ -160,41 +159,41 @@ const STEERS: ReadonlySet<string | undefined> = new Set(['destination', 'command
 function asksOfStep(
   ports: CheckPorts,
   reading: PlanReading,
-  given: ReadonlySet<string>,
+  untrusted: ReadonlySet<string>,
   step: PlanStep,
 ): string[] {
   const { links } = linksOf(ports, step.tool);
   const tools = links.flatMap(({ tool }) => tool ?? []);
   const risk = [...new Set(tools.flatMap((tool) => tool.risk))];
   if (risk.length === 0) return [];
-  const words = (from: readonly PlanSource[]) => sourceWords(ports, reading.steps, given, from);
+  const words = (from: readonly PlanSource[]) => sourceWords(ports, reading.steps, untrusted, from);
   const about = `step ${step.number}, \`${step.tool}\` (line ${step.line}, ${risk.join(', ')})`;
   const branch = words(step.under);
-  const asked = branch === undefined ? [] : [`${about} asks a person: ${branch} decides about it`];
+  const lines = branch === undefined ? [] : [`${about} asks a person: ${branch} decides about it`];
   const roles = new Map(tools.flatMap(({ parameters }) => parameters.map((p) => [p.name, p.role])));
   for (const [name, { from }] of step.parameters) {
     const source = STEERS.has(roles.get(name)) ? words(from) : undefined;
     if (source !== undefined) {
-      asked.push(`${about} asks a person unless it is known: \`${name}\` is made of ${source}`);
+      lines.push(`${about} asks a person unless it is trusted: \`${name}\` contains ${source}`);
     }
   }
-  return asked;
+  return lines;
 }
 
-/** A policy sends these to a person, whatever they are about. */
+/** Returns the capability for which a policy always asks a person, or `undefined` if there is none. */
 function approvedFirst({ library, policies }: CheckPorts, tool: ToolSignature): string | undefined {
-  const wanted = new Set<string>(policies().policy.levels.flatMap(({ approve = [] }) => approve));
+  const tiers = new Set<string>(policies().policy.levels.flatMap(({ approve = [] }) => approve));
   const { catalog } = library.capabilities();
   const names = tool.requires.flat();
-  return names.find((name) => wanted.has(catalog.get(name)?.tier ?? ''));
+  return names.find((name) => tiers.has(catalog.get(name)?.tier ?? ''));
 }
 
-/** In words, for people: rights, and where somebody will be asked. */
+/** Returns texts for people: the tools and rights of a plan, and the steps that will ask a person. */
 export function planNeeds(
   ports: CheckPorts,
   reading: PlanReading,
   tools: ReadonlyMap<string, ToolSignature>,
-  given: ReadonlySet<string>,
+  untrusted: ReadonlySet<string>,
 ): string[] {
   const used = [...new Set(reading.steps.map(({ tool }) => tool))];
   const rights = new Set(used.flatMap((id) => tools.get(id)?.requires[0] ?? []));
@@ -209,6 +208,6 @@ export function planNeeds(
     ...(used.length > 0 ? [`tools: ${used.join(', ')}`] : []),
     ...(rights.size > 0 ? [`rights: ${[...rights].join(', ')}`] : []),
     ...approved,
-    ...reading.steps.flatMap((step) => asksOfStep(ports, reading, given, step)),
+    ...reading.steps.flatMap((step) => asksOfStep(ports, reading, untrusted, step)),
   ];
 }

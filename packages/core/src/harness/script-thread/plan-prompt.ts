@@ -1,6 +1,6 @@
-// What a model is told before it writes a plan. INVARIANT: everything here is trusted. Inputs and words
-// that a stranger may have had a hand in are names and types; of steps that were done before there are
-// ids of tools, numbers and known codes. No result, no file and no message of an error is ever part of it.
+// Writes the request for a plan. INVARIANT: the request never contains untrusted text. Inputs and messages that can
+// be untrusted appear as names and types. Earlier steps appear as ids of tools, numbers and codes of kernmantle,
+// never with a result, a file or the message of an error.
 import { getOwn, type Json, type JsonObject, plainText } from '../../base/index.ts';
 import { carries, type Descriptor, describe, EMPTY, mergeDescriptors } from '../../flow/index.ts';
 import type { Directive } from '../../items/index.ts';
@@ -13,7 +13,7 @@ import type { DirectiveTalk, RightsHolder, Thread } from '../thread/thread.ts';
 
 export type PlanNote = DataOf<'plan'>;
 
-/** A step that gave a result, in whichever plan. */
+/** A step of any plan that returned a result. */
 export interface DoneStep {
   readonly tool: string;
   readonly isUntrusted: boolean;
@@ -23,40 +23,40 @@ export interface PlanGround {
   /** The tools that the prompt lists, by id. */
   readonly tools: ReadonlyMap<string, ToolSignature>;
   readonly marks: Descriptor;
-  /** Strangers may have had a hand in the inputs and the message: neither is shown. */
+  /** True if the inputs and the message can be untrusted. Neither is shown then. */
   readonly isHidden: boolean;
   readonly message: string;
 }
 
 const SIGNED: ReadonlySet<string> = new Set(['signed', 'bundle']);
 
-/** As the beginning of the journal has it: the same when the thread goes on. */
+/** Returns the trusted data for plans from the opening, so a resumed thread gets the same data. */
 export function groundOf({
   ports: { library },
   place,
   talk: { opening },
 }: DirectiveTalk): PlanGround {
-  const shown = opening.find((event) => event.type === 'tool_result');
-  const given = unpackMarks(shown?.data.marks);
-  const told = getOwn(shown?.data.content ?? null, 'tools');
-  const ids = (Array.isArray(told) ? told : []).map((one) => plainText(getOwn(one, 'id')));
+  const result = opening.find((event) => event.type === 'tool_result');
+  const marks = unpackMarks(result?.data.marks);
+  const listed = getOwn(result?.data.content ?? null, 'tools');
+  const ids = (Array.isArray(listed) ? listed : []).map((one) => plainText(getOwn(one, 'id')));
   const signatures = ids.flatMap((id) => {
     const found = library.find('tool', id);
     return (found.ok && signatureOf(library, found.output)) || [];
   });
-  const isHidden = carries(given, 'untrusted');
-  // The words of a directive are its author's, whatever it was started with, where somebody signed them.
+  const isHidden = carries(marks, 'untrusted');
+  // The text of a signed directive is its author's, whatever inputs it has.
   const isVouchedFor = SIGNED.has(place.item.signature.state);
   const [, message] = opening.filter((event) => event.type === 'user_message');
   return {
     tools: new Map(signatures.map((one) => [one.id, one])),
-    marks: isHidden && isVouchedFor ? EMPTY : given,
+    marks: isHidden && isVouchedFor ? EMPTY : marks,
     isHidden,
     message: message?.data.text ?? '',
   };
 }
 
-/** The tools that a plan may call: those it was told of, and whatever else it names and the thread may use. */
+/** Returns the tools that a plan can call: the listed ones, and permitted ones that only the plan names. */
 export function toolsFor(
   thread: RightsHolder,
   { tools }: PlanGround,
@@ -64,9 +64,9 @@ export function toolsFor(
 ): PlanGround['tools'] {
   const others = new Set(steps.map(({ tool }) => tool).filter((id) => !tools.has(id)));
   if (others.size === 0) return tools;
-  // The rights of a thread are in its own token, which holds those of its parents.
-  const found = permittedTools(thread.ports, thread.place.directive, thread, others);
-  return new Map([...tools, ...found.map((one) => [one.id, one] as const)]);
+  // The token of the thread has the rights, narrowed by those of its parents.
+  const permitted = permittedTools(thread.ports, thread.place.directive, thread, others);
+  return new Map([...tools, ...permitted.map((one) => [one.id, one] as const)]);
 }
 
 const FROM_MODEL = describe({ taint: ['src:llm'] });
@@ -89,26 +89,26 @@ export const variablesOf = (
 const MAX_DESCRIPTION = 400;
 const SHOWN_PARTS = ['name', 'description', 'process', 'context', 'success_criteria', 'opaque'];
 
-/** As it is written: inputs are variables, and nothing is put in. */
+/** Returns the directive as it is written. Inputs are variables, and none is filled in. */
 function directiveWords(directive: Directive): string {
   const whole = JSON.parse(JSON.stringify(directive)) as JsonObject;
-  const shown = SHOWN_PARTS.map((part): [string, Json] => [part, whole[part] ?? null]);
+  const parts = SHOWN_PARTS.map((part): [string, Json] => [part, whole[part] ?? null]);
   const isThere = ([, part]: [string, Json]): boolean =>
     part !== null && !(Array.isArray(part) && part.length === 0);
-  return JSON.stringify(Object.fromEntries(shown.filter(isThere)), null, 1);
+  return JSON.stringify(Object.fromEntries(parts.filter(isThere)), null, 1);
 }
 
 function inputWords({ place }: Pick<Thread, 'place'>, { isHidden }: PlanGround): string[] {
   const { directive, inputs } = place;
   return directive.inputs.map(({ name, type, description }) => {
     const value = getOwn(inputs, name);
-    const shown = value === undefined ? 'not given: null' : JSON.stringify(value);
+    const preview = value === undefined ? 'not given: null' : JSON.stringify(value);
     const words = description === '' ? '' : ` - ${description}`;
-    return `@${name} (${type})${isHidden ? ', not shown' : `: ${shown}`}${words}`;
+    return `@${name} (${type})${isHidden ? ', not shown' : `: ${preview}`}${words}`;
   });
 }
 
-/** Names of fields that a tool's file tells of its results. */
+/** Returns the schema of a tool's result, or the names of fields that its file declares. */
 function resultWords({ library }: Thread['ports'], id: string): string {
   const chain = library.chain(id);
   const [tool] = chain.ok ? chain.output.links.flatMap((link) => link.tool ?? []) : [];
@@ -136,7 +136,7 @@ const outputWords = ({ outputs }: Directive): string[] =>
     return `${name} (${type}${required ? ', required' : ''})${choice}: ${description}`;
   });
 
-/** What became of the plan before: numbers, ids and codes. */
+/** Returns the outcome of the plan before this one, with numbers, ids and codes. */
 function pastWords(done: readonly DoneStep[], after: PlanNote['after']): string[] {
   const steps = done.map(
     ({ tool }, at) => `step ${at + 1}, \`${tool}\`: done, its result is @done${at + 1}`,
@@ -158,12 +158,12 @@ export function planRequest(
 ): string {
   const { directive } = thread.place;
   const { tools, message, isHidden } = ground;
-  const said = message === '' ? [] : [isHidden ? '@message (text), not shown' : message];
+  const messageLines = message === '' ? [] : [isHidden ? '@message (text), not shown' : message];
   const past = pastWords(done, after);
   return [
     `# Directive\n${directiveWords(directive)}\n`,
     ...section('Inputs', inputWords(thread, ground)),
-    ...section('What the person says besides', said),
+    ...section('Message of the person', messageLines),
     ...section('Outputs', outputWords(directive)),
     ...section(
       'Tools',
@@ -183,7 +183,7 @@ export const repairRequest = (problems: readonly string[]): string =>
 
 const FENCE = /^ {0,3}(`{3,}|~{3,})[^\n]*\n([\s\S]*?)\n? {0,3}\1[ \t]*$/gm;
 
-/** The plan in what the model said: the one fenced block, or all of it. */
+/** Returns the plan in a reply of the model: the only fenced block, or the whole text. */
 export function planIn(text: string): string {
   const blocks = Array.from(text.matchAll(FENCE), ([, , body = '']) => body);
   const [only] = blocks;

@@ -1,8 +1,8 @@
-// A planned thread. The model writes all steps down before it has read anything of strangers; the text is
-// checked, noted, shown, and then it is what is done: what tools bring back fills values and adds no step.
-// A step that fails may lead to another plan, which is made from the same trusted words, from ids, numbers
-// and known codes. INVARIANT: a plan that is noted is never asked for again, however often the thread is
-// taken up; and no plan has read what a step of it, or of one before it, brought.
+// Runs a planned thread. The model writes all steps before it has read untrusted data. The text is checked, recorded
+// and shown, and then it is run: results of tools fill values and add no step. After a failed step the model can
+// write another plan, from the same trusted texts, ids, numbers and codes. INVARIANT: a recorded plan is never
+// requested again, however often the thread is resumed. The request for a plan never contains the result of a step
+// of this plan or of an earlier one.
 import { hash } from 'node:crypto';
 import { join } from 'node:path';
 import { type Failure, fail, type Json, type Outcome, ok } from '../../base/index.ts';
@@ -33,18 +33,18 @@ import { createScriptRecord, type RecordedSteps, recordedSteps } from './recorde
 import { endingOf, givenMarks, inputValues, runRecorded } from './script-thread.ts';
 
 const MAX_PLANS = 3;
-/** One that does not pass is asked for once more, with what is wrong. */
+/** Number of requests for one plan. After an invalid plan the request has a list of its problems. */
 const MAX_TRIES = 2;
 
 type Between = () => Promise<Ending | undefined>;
 type After = NonNullable<PlanNote['after']>;
 
-/** What was done by plans of this thread, with what it brought. */
+/** A finished step of a plan of this thread, with its result. */
 interface Done extends DoneStep {
   readonly value: Value;
 }
 
-/** Everything that holds while a thread is planned. */
+/** The thread, its trusted data and the finished steps, for all plans of one run. */
 interface Planning {
   readonly thread: Thread;
   readonly ground: PlanGround;
@@ -52,17 +52,17 @@ interface Planning {
   readonly between: Between;
 }
 
-/** The replies that were to be this plan. Replies that a guard or a hook withheld are left out. */
+/** Returns the recorded replies for this plan, without those that a guard or a hook withheld. */
 const repliesIn = (history: readonly Recorded[], number: number): ModelReply[] =>
   planReplies(history, number).flatMap((at) => replyAt(history, at) ?? []);
 
 const textOf = ({ content }: ModelReply): string =>
   content.map((block) => (block.type === 'text' ? block.text : '')).join('');
 
-/** Half a plan could pass as a whole one. */
+/** False for a reply that broke off, because half a plan could pass the checks. */
 const isWhole = ({ stop, broken }: ModelReply): boolean => stop === 'end' && !broken;
 
-/** The same thread in a talk of its own, without tools. */
+/** Returns a conversation for one plan, without tools. */
 function talkFor(
   { talk, ports }: Pick<Thread, 'ports' | 'talk'>,
   conversation: Conversation,
@@ -93,7 +93,7 @@ async function ask(
   }
 }
 
-/** Noted before anything of it is done. */
+/** Records a plan before any step of it begins. */
 async function note(
   { thread, ground, done }: Planning,
   tools: PlanGround['tools'],
@@ -101,9 +101,9 @@ async function note(
 ): Promise<Outcome<PlanNote>> {
   const { number, text, after, reading } = plan;
   const { place, ports, journal } = thread;
-  const strangers = done.flatMap(({ isUntrusted }, at) => (isUntrusted ? [`done${at + 1}`] : []));
+  const untrusted = done.flatMap(({ isUntrusted }, at) => (isUntrusted ? [`done${at + 1}`] : []));
   const hidden = ground.isHidden ? variablesOf(place, ground, []) : [];
-  const needs = planNeeds(ports, reading, tools, new Set([...strangers, ...hidden]));
+  const needs = planNeeds(ports, reading, tools, new Set([...untrusted, ...hidden]));
   const data: PlanNote = {
     number,
     text,
@@ -112,8 +112,8 @@ async function note(
     ...(after && { after }),
     needs,
   };
-  const noted = await journal.commit({ type: 'plan', data }, {});
-  return noted.ok ? ok(data) : noted;
+  const recorded = await journal.commit({ type: 'plan', data }, {});
+  return recorded.ok ? ok(data) : recorded;
 }
 
 const interrupted = ({ error }: Failure): Ending => ({
@@ -122,7 +122,7 @@ const interrupted = ({ error }: Failure): Ending => ({
   code: error.code,
 });
 
-/** Asked for, at most twice, and checked; what was said before the process was lost is not asked again. */
+/** Requests a plan, at most twice, and checks it. A reply from before a crash is not requested again. */
 async function makePlan(
   planning: Planning,
   number: number,
@@ -134,10 +134,10 @@ async function makePlan(
   const conversation = new Conversation();
   conversation.user(planRequest(thread, ground, done, after), ground.marks);
   const talk = talkFor(thread, conversation, number);
-  const said = repliesIn(history, number);
-  for (let tries = Math.max(1, said.length); ; tries++) {
-    // Of those that were said the last one counts: it was asked for because the others did not pass.
-    const last = said.splice(0).at(-1);
+  const replies = repliesIn(history, number);
+  for (let tries = Math.max(1, replies.length); ; tries++) {
+    // The last recorded reply counts. It was requested because the earlier ones were invalid.
+    const last = replies.splice(0).at(-1);
     const answer = last ? { reply: last } : await ask(planning, talk);
     if ('ending' in answer) return answer;
     const words = textOf(answer.reply);
@@ -146,33 +146,33 @@ async function makePlan(
     const tools = toolsFor(thread, ground, reading);
     const problems = isWhole(answer.reply)
       ? planProblems(ports, reading, tools, place.directive)
-      : ['it broke off before its end'];
+      : ['the plan is incomplete'];
     if (text === '') problems.push('it is empty');
     if (problems.length === 0) {
-      const noted = await note(planning, tools, { number, text, after, reading });
-      return noted.ok ? noted.output : { ending: interrupted(noted) };
+      const recorded = await note(planning, tools, { number, text, after, reading });
+      return recorded.ok ? recorded.output : { ending: interrupted(recorded) };
     }
     const reason = `plan ${number} cannot be used: ${problems.join('; ')}`;
     const refused = fail('plan_invalid', reason, { plan: number, problems });
     if (tries >= MAX_TRIES) return { ending: { status: 'failed', reason, code: 'plan_invalid' } };
     if (!last) journal.note({ type: 'error', data: refused.error });
-    // Providers take no empty texts.
+    // Providers reject empty texts.
     conversation.assistant(words === '' ? [] : [{ type: 'text', text: words }]);
     conversation.user(repairRequest(problems), ground.marks, true);
   }
 }
 
-/** What a plan is told about a failure: a tool may say anything, also in its codes. */
-const TOLD: ReadonlySet<string> = new Set([
+/** Codes of failures that the next plan can show. A tool can report any text as its code. */
+const SHOWN_CODES: ReadonlySet<string> = new Set([
   ...(['invalid_input', 'not_found', 'ambiguous', 'timeout', 'rate_limit', 'conflict'] as const),
   ...(['network_error', 'http_error', 'tool_failed', 'output_invalid'] as const),
 ]);
 
-/** Somebody said no, or nobody can say what happened: no other plan is made then. */
+/** Codes after which no other plan is made: a refusal, a limit, or an outcome that is not certain. */
 const ENDS =
   /^(?:permission_denied|signature_invalid|approval_\w+|cancelled|needs_input|outcome_unknown|steps_differ|internal_error|hook_\w+|ended_by_hook|\w+_exceeded|stale_epoch|lease_\w+|store_\w+|journal_\w+)$/;
 
-/** What a plan may do: call the tools it names. What it did is kept, so that another may go on from it. */
+/** Returns the actions of a plan, which can only call the tools it names. Results are added to `done`. */
 function bindActions(
   own: ScriptActions,
   named: ReadonlySet<string>,
@@ -180,17 +180,17 @@ function bindActions(
   failed: (step: After) => void,
 ): ScriptActions {
   const closed = async (): Promise<Failure> =>
-    fail('permission_denied', 'a plan acts through the tools that it names, and in no other way');
+    fail('permission_denied', 'a plan can only call the tools that it names');
   return {
     auth: () => own.auth(),
     check: (need) => own.check(need),
-    ask: (...given) => own.ask(...given),
+    ask: (...question) => own.ask(...question),
     paths: (change) => own.paths(change),
     async tool(id, values, frame) {
-      // INVARIANT: whatever came back before, only a step that stands in the text is done.
+      // INVARIANT: a tool that the text does not name is never called, whatever earlier results contain.
       if (!named.has(id)) return await closed();
       const outcome = await own.tool(id, values, frame);
-      if (outcome.ok) done.push({ tool: id, ...kept(outcome.output) });
+      if (outcome.ok) done.push({ tool: id, ...stepResult(outcome.output) });
       else failed({ code: outcome.error.code, tool: id, step: done.length + 1 });
       return outcome;
     },
@@ -200,12 +200,12 @@ function bindActions(
   };
 }
 
-const kept = (value: Value): Omit<Done, 'tool'> => ({
+const stepResult = (value: Value): Omit<Done, 'tool'> => ({
   value,
   isUntrusted: carries(value.meta.descriptor, 'untrusted'),
 });
 
-/** Inputs, the message, and what was done before, each with its own labels. */
+/** Returns the inputs, the message and the earlier results, each with its own marks. */
 function variables({ thread, ground, done }: Planning): ReadonlyMap<string, Value> {
   const { directive, inputs } = thread.place;
   const marks = givenMarks(thread);
@@ -217,7 +217,7 @@ function variables({ thread, ground, done }: Planning): ReadonlyMap<string, Valu
   ]);
 }
 
-/** How it ended, or why another plan may be made. */
+/** Runs a plan. Returns the ending, or the failure after which another plan can be made. */
 async function runPlan(
   planning: Planning,
   plan: PlanNote,
@@ -225,8 +225,8 @@ async function runPlan(
 ): Promise<Ending | After> {
   const { thread, done, between } = planning;
   const { ports } = thread;
-  const given = variables(planning);
-  const { steps } = await ports.script.readPlan(plan.text, [...given.keys()]);
+  const values = variables(planning);
+  const { steps } = await ports.script.readPlan(plan.text, [...values.keys()]);
   const named = new Set(steps.map(({ tool }) => tool));
   const trouble: { step?: After } = {};
   const request = {
@@ -234,7 +234,7 @@ async function runPlan(
     file: join(ports.project, `<plan ${plan.number}>`),
     line: 1,
     column: 1,
-    inputs: given,
+    inputs: values,
     isSigned: false,
     now: 0,
     marks: unpackMarks(plan.marks),
@@ -248,8 +248,8 @@ async function runPlan(
   const ending = endingOf(thread, ran.answer, record);
   const code = ending.status === 'failed' && !thread.control.ending ? (ending.code ?? '') : '';
   if (code === '' || ENDS.test(code)) return ending;
-  const told = TOLD.has(code) ? code : 'tool_failed';
-  return plan.number < MAX_PLANS ? { ...trouble.step, code: told } : ending;
+  const shownCode = SHOWN_CODES.has(code) ? code : 'tool_failed';
+  return plan.number < MAX_PLANS ? { ...trouble.step, code: shownCode } : ending;
 }
 
 async function doneBefore(
@@ -259,13 +259,13 @@ async function doneBefore(
   const whole = (content: Json) => wholeResult(ports, place.id, content);
   const steps = await recordedSteps(history, whole);
   const done = [...steps.values()].flatMap(({ intent: { verb, tool }, result }) =>
-    verb === 'execute' && result?.ok ? [{ tool, ...kept(result.output) }] : [],
+    verb === 'execute' && result?.ok ? [{ tool, ...stepResult(result.output) }] : [],
   );
   return { done, count: steps.size };
 }
 
-/** It is there, and nothing of it is done; what it needs stands below it, as comments. */
-const checked = ({ text, needs = [] }: PlanNote): Ending => ({
+/** Returns the ending of a plan that is only checked: its text, with its needs as comments. */
+const checkedEnding = ({ text, needs = [] }: PlanNote): Ending => ({
   status: 'completed',
   reason: '',
   text: [text, '', ...needs.map((need) => `>> ${need}`)].join('\n'),
@@ -277,23 +277,23 @@ export async function runPlannedThread(
   between: Between,
 ): Promise<Ending> {
   const { ports, place } = thread;
-  const noted = history.findLast((event) => event.type === 'plan');
-  const before = noted ? history.filter(({ seq }) => seq <= noted.seq) : [];
+  const recorded = history.findLast((event) => event.type === 'plan');
+  const before = recorded ? history.filter(({ seq }) => seq <= recorded.seq) : [];
   const past = await doneBefore(thread, before);
   const planning: Planning = { thread, ground: groundOf(thread), done: past.done, between };
   const whole = (content: Json) => wholeResult(ports, place.id, content);
-  let plan = noted?.data;
+  let plan = recorded?.data;
   let rest = history.slice(before.length);
   let { count } = past;
   let after: After | undefined;
   for (let number = plan?.number ?? 1; ; number++) {
     const stopped = plan ? undefined : await between();
     if (stopped) return stopped;
-    const made = plan ?? (await makePlan(planning, number, after, history));
-    if ('ending' in made) return made.ending;
-    if (place.plan === 'check') return checked(made);
+    const current = plan ?? (await makePlan(planning, number, after, history));
+    if ('ending' in current) return current.ending;
+    if (place.plan === 'check') return checkedEnding(current);
     const record = await createScriptRecord(rest, whole, count, () => thread.journal.catchUp());
-    const ran = await runPlan(planning, made, record);
+    const ran = await runPlan(planning, current, record);
     if ('status' in ran) return ran;
     [plan, rest, count, after] = [undefined, [], record.count(), ran];
   }

@@ -1,18 +1,18 @@
-// What a script has done before, read from its thread's journal. A script that goes on runs again from
-// its beginning; what it already did is not done again: it gets what that came to.
+// Reads the recorded steps of a script from its thread's journal. A resumed script runs again from its beginning. A
+// recorded step is not repeated, and the script gets its recorded result.
 import { setImmediate as othersTurn } from 'node:timers/promises';
 import { canonicalJson, fail, type Json, type Outcome, ok } from '../../base/index.ts';
 import type { MaybePromise, Value } from '../../flow/index.ts';
 import { type DataOf, madeCalls, type Recorded } from '../../journal/index.ts';
 import { resultIn } from '../thread/recorded-answers.ts';
 
-/** A step as the journal has it. */
+/** A step of a script in the journal. */
 export interface RecordedStep {
   call: string;
   intent: DataOf<'tool_call'>;
-  /** Absent: its process ended before it did. */
+  /** Result of the step. Absent: the process ended before the step did. */
   result?: Outcome<Value>;
-  /** A person is asked about it: it has not begun. */
+  /** True if a person is asked about the step, which has not begun. */
   waits: boolean;
 }
 
@@ -20,18 +20,18 @@ export type RecordedSteps = Awaited<ReturnType<typeof createScriptRecord>>;
 
 const PREFIX = 'step_';
 
-const nameOf = (verb: string, given: Json): string => canonicalJson([verb, given]);
+const nameOf = (verb: string, request: Json): string => canonicalJson([verb, request]);
 
-/** All steps of a script, in the order they were begun. */
+/** Returns all steps of a script by call id, in the order in which they began. */
 export async function recordedSteps(
   history: readonly Recorded[],
   whole: (content: Json) => Json | Promise<Json>,
 ): Promise<Map<string, RecordedStep>> {
   const steps = new Map<string, RecordedStep>();
-  for (const { call: made, intent, result } of madeCalls(history)) {
-    const call = made.id;
+  for (const { call: past, intent, result } of madeCalls(history)) {
+    const call = past.id;
     if (!call.startsWith(PREFIX)) continue;
-    const step: RecordedStep = { call, intent: intent.data, waits: made.approval?.waits === true };
+    const step: RecordedStep = { call, intent: intent.data, waits: past.approval?.waits === true };
     steps.set(call, step);
     if (!result || result.seq < intent.seq) continue;
     step.result = resultIn({ ...result.data, content: await whole(result.data.content) });
@@ -42,13 +42,13 @@ export async function recordedSteps(
 export const differs = (step: string, recorded: RecordedStep): Outcome<never> =>
   fail(
     'steps_differ',
-    `the script did not come by \`${recorded.intent.tool}\` again, which it had done before it was interrupted, but by ${step}; it reads something that has changed, or time or chance decide in it`,
+    `the script is not deterministic: it called \`${recorded.intent.tool}\` before the interruption and ${step} now; do not read the clock, random values or changed files before a call`,
     { recorded: recorded.intent.tool, call_id: recorded.call },
   );
 
 /**
- * `before`: so many steps were done by others, and have their names. `settle` is awaited before it is looked whether
- * a path that waits is ready.
+ * Creates the record of a script. `before`: number of steps of earlier scripts, whose names are in use. `settle` is
+ * awaited before each check whether a waiting path is ready.
  */
 export async function createScriptRecord(
   history: readonly Recorded[],
@@ -62,17 +62,17 @@ export async function createScriptRecord(
     const name = nameOf(step.intent.verb, step.intent.arguments);
     open.set(name, [...(open.get(name) ?? []), step]);
   }
-  let left = steps.size;
+  let rest = steps.size;
   let number = before + steps.size;
   let paths = 1;
   const waiting: { isReady(): boolean; wake(isReady: boolean): void }[] = [];
   let looks = 0;
   const first = (): RecordedStep | undefined => [...open.values()].flat()[0];
-  /** Wakes the paths that are ready; all of them when every path waits, because nothing would make one ready then. */
+  /** Wakes the paths that are ready. If every path waits, none can become ready, so all of them are woken. */
   async function look(): Promise<void> {
     looks += 1;
     const own = looks;
-    // A path that ends and the path that waits for it are some promises apart: all of them are settled first.
+    // Some promises lie between the end of a path and the path that waits for it. They settle first.
     await othersTurn();
     await settle();
     if (own !== looks) return;
@@ -90,35 +90,35 @@ export async function createScriptRecord(
     return await woken;
   }
   return {
-    /** Undefined: it is a step that was never begun. A failure: another one was done in its place. */
-    async take(verb: string, given: Json): Promise<Outcome<RecordedStep | undefined>> {
-      const step = open.get(nameOf(verb, given))?.shift();
+    /** Returns the recorded step, `undefined` for a new step. Fails with `steps_differ` for an unexpected step. */
+    async take(verb: string, request: Json): Promise<Outcome<RecordedStep | undefined>> {
+      const step = open.get(nameOf(verb, request))?.shift();
       if (step) {
-        left -= 1;
+        rest -= 1;
         void look();
         return ok(step);
       }
-      // Branches that run at the same time may come by in another order. A new step is begun when the recorded
-      // ones were taken.
-      if (left > 0) await wait(() => left === 0);
+      // Parallel branches can reach their steps in another order. A new step begins once all recorded steps are
+      // taken.
+      if (rest > 0) await wait(() => rest === 0);
       const missing = first();
       return missing ? differs(`\`${verb}\` with other arguments`, missing) : ok(undefined);
     },
-    /** The script goes on along so many more paths at once, or fewer; one that waits for others counts no more. */
+    /** Changes the number of parallel paths. A path that waits for other paths does not count. */
     paths(change: number): void {
       paths += change;
       void look();
     },
-    /** This path waits until it is ready. False: no path can go on, so it does. */
+    /** Waits until this path is ready. Returns false if no path can continue, so that this one does. */
     wait,
-    /** A name for a step that is begun now; in a replay it has one. */
+    /** Returns the name of a step that begins now. In a replay the step already has one. */
     nextCall(name?: string): string {
       number += 1;
       return name ?? `${PREFIX}${number}`;
     },
-    /** How many have a name by now. */
+    /** Returns the number of steps that have a name. */
     count: () => number,
-    /** Recorded, and not asked for; undefined when there is none. */
-    left: () => (left > 0 ? first() : undefined),
+    /** Returns a recorded step that the script has not reached, and `undefined` if there is none. */
+    left: () => (rest > 0 ? first() : undefined),
   };
 }

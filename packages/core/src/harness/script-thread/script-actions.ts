@@ -1,5 +1,5 @@
-// What a script of a directive may do, as its thread does it: tools and questions through the kernel
-// with the thread's token, models in turns, and what the script does itself.
+// Provides the actions of a directive's script: tools and questions through the kernel with the thread's token,
+// models in turns, and effects of the script itself.
 import {
   type Failure,
   fail,
@@ -46,13 +46,13 @@ import type { BudgetHolder, Talk, Thread } from '../thread/thread.ts';
 import { runTurn } from '../turn/turn.ts';
 import type { ScriptSteps, ScriptWork } from './script-steps.ts';
 
-/** The tier that was asked for, or the directive's, or the general one. */
+/** Resolves the requested tier, or else the model or tier of the directive, or else the tier `general`. */
 export function chooseModel(
   { ports, place: { directive }, budget: { limits } }: BudgetHolder,
-  wanted: string | undefined,
+  tierName: string | undefined,
 ): Outcome<Pick<Talk, 'model' | 'price'>> {
   const { model_id, tier } = directive.model ?? {};
-  return priced(ports, modelFor(ports, wanted ?? model_id ?? tier ?? 'general'), limits);
+  return priced(ports, modelFor(ports, tierName ?? model_id ?? tier ?? 'general'), limits);
 }
 
 interface ModelQuestion {
@@ -101,10 +101,10 @@ const failed = ({ code = 'cancelled', reason }: Ending): Failure => fail(code, r
 const KINDS: readonly ItemKind[] = ['tool', 'directive', 'knowledge'];
 
 /**
- * The script's own guards have judged this call; policies and those of directives do again, and those on what
- * only the tool says of itself.
+ * Returns the frame of a call that the script's own guards have checked. Policies, guards of directives and guards
+ * on facts that only the tool declares check it again.
  */
-const judged = (frame: Frame): Frame =>
+const forChecked = (frame: Frame): Frame =>
   childFrame(frame, { selection: { ...frame.selection, partOf: frame } });
 
 /** Runs an effect of the script itself. The deadline or a kill stops it. */
@@ -119,12 +119,12 @@ async function ownWork(
   if (recorded) return recorded;
   const end = (): void => stop.abort();
   signal?.addEventListener('abort', end, { once: true });
-  const done = await work();
+  const outcome = await work();
   signal?.removeEventListener('abort', end);
-  return done.ok ? ok(makeValue(done.output)) : done;
+  return outcome.ok ? ok(makeValue(outcome.output)) : outcome;
 }
 
-/** A step that enters no kernel. The script's own operation is what guards have judged. */
+/** Runs a step outside of the kernel. Guards have already checked the script's own operation. */
 async function performOwn(
   thread: Thread,
   call: ToolCallBlock,
@@ -147,31 +147,31 @@ async function performOwn(
 function kernelWork(
   thread: Thread,
   name: 'execute' | 'help',
-  given: JsonObject,
+  input: JsonObject,
   values: ReadonlyMap<string, Value>,
   frame: Frame,
 ): Outcome<ScriptWork> {
-  const known = identifyCall(thread.ports, { type: 'tool_call', id: '', name, arguments: given });
-  if (!known.ok) return known;
+  const call = identifyCall(thread.ports, { type: 'tool_call', id: '', name, arguments: input });
+  if (!call.ok) return call;
   const marks = mergeDescriptors(
     frame.influence,
     mergeAll([...values.values()].map(({ meta: { descriptor } }) => descriptor)),
   );
   return ok({
-    facts: known.output,
-    arguments: given,
+    facts: call.output,
+    arguments: input,
     marks,
     body: (step, group) =>
-      callKernel(thread, step, known.output, {
+      callKernel(thread, step, call.output, {
         group,
         values: Object.fromEntries(values),
         marks,
-        frame: judged(frame),
+        frame: forChecked(frame),
       }),
   });
 }
 
-/** A question about a statement is a step of its own: a script that runs again finds its answer there. */
+/** Asks about a statement in a step of its own, so that a script that runs again finds the answer there. */
 async function putQuestion(
   thread: ApprovalRequester,
   call: ToolCallBlock,
@@ -179,38 +179,38 @@ async function putQuestion(
   frame: Frame,
 ): Promise<Outcome<Value>> {
   const about = { id: call.id, key: callKey(thread, call), effect: 'read' } as const;
-  const asked = await askAbout(thread, about)(question, frame);
-  if (!asked.ok) return asked;
-  if (asked.output.answer === 'pending') {
-    return fail('approval_pending', 'nobody has answered yet', { ...asked.output });
+  const answer = await askAbout(thread, about)(question, frame);
+  if (!answer.ok) return answer;
+  if (answer.output.answer === 'pending') {
+    return fail('approval_pending', 'the approval request is pending', { ...answer.output });
   }
-  // The content that was approved stands in the recorded step alone.
+  // Only the recorded step has the approved content.
   const recorded = await thread.ports.replay?.recorded(thread.place.id, call.id);
-  return recorded ?? ok(makeValue({ ...asked.output }));
+  return recorded ?? ok(makeValue({ ...answer.output }));
 }
 
-const askedIn = (data: Json): ApprovalAnswer => {
+const answerIn = (data: Json): ApprovalAnswer => {
   const answer = ANSWERS.find((word) => word === getOwn(data, 'answer')) ?? 'denied';
   const why = plainText(getOwn(data, 'why') ?? '');
   const holds = getOwn(data, 'holds');
-  const held = typeof holds === 'string' && { holds };
-  return { answer, ...(why !== '' && { why }), ...held };
+  const preview = typeof holds === 'string' && { holds };
+  return { answer, ...(why !== '' && { why }), ...preview };
 };
 const ANSWERS = ['approved', 'denied', 'pending', 'expired'] as const;
 
-/** More than words: a right or limits that are asked for, with the reason. */
-function wishIn(data: Json): JsonObject | undefined {
+/** Returns the request for a right or limits in a message, with its reason. `undefined`: there is none. */
+function requestIn(data: Json): JsonObject | undefined {
   if (!isObject(data)) return undefined;
-  const wish = ['reason', 'capability', 'scope', 'limits'].filter((name) =>
+  const fields = ['reason', 'capability', 'scope', 'limits'].filter((name) =>
     Object.hasOwn(data, name),
   );
-  if (wish.length === 0) return undefined;
-  return Object.fromEntries(wish.map((name): [string, Json] => [name, data[name] ?? null]));
+  if (fields.length === 0) return undefined;
+  return Object.fromEntries(fields.map((name): [string, Json] => [name, data[name] ?? null]));
 }
 
 const OWN_WORK = { volatile: [], parameters: {} };
 
-/** `stop` is aborted when what the script itself has started must end. */
+/** Creates the actions of a script. `stop` aborts the effects that the script itself has started. */
 export function createScriptActions(
   thread: Thread,
   { step, look, heard }: ScriptSteps,
@@ -224,25 +224,25 @@ export function createScriptActions(
       __directive_id: place.directive.name,
     }),
     check(need) {
-      const held = ports.tokens.verify(rights.approved.auth(control.currentCall), place.id);
-      return held.ok ? tokenAuthority(held.output).check(need) : held;
+      const token = ports.tokens.verify(rights.approved.auth(control.currentCall), place.id);
+      return token.ok ? tokenAuthority(token.output).check(need) : token;
     },
     async tool(id, values, frame) {
       const item_type = KINDS.find((kind) => ports.library.find(kind, id).ok) ?? 'tool';
       const parameters = Object.fromEntries([...values].map(([name, { data }]) => [name, data]));
-      const given = { item_type, item_id: id, parameters };
-      const work = kernelWork(thread, 'execute', given, values, frame);
+      const request = { item_type, item_id: id, parameters };
+      const work = kernelWork(thread, 'execute', request, values, frame);
       return work.ok ? await step(work.output) : work;
     },
     async help(action, message, frame) {
-      // What guidance is asked about is a topic; everything else is told why.
+      // The action `guidance` takes a topic, all others a reason.
       const name = action === 'guidance' ? 'topic' : 'reason';
-      const given = { action, ...(wishIn(message.data) ?? { [name]: message.text }) };
-      const work = kernelWork(thread, 'help', given, new Map([[name, message]]), frame);
+      const request = { action, ...(requestIn(message.data) ?? { [name]: message.text }) };
+      const work = kernelWork(thread, 'help', request, new Map([[name, message]]), frame);
       return work.ok ? await step(work.output) : work;
     },
     model({ prompt, tier }, frame) {
-      // What is asked under a condition carries the condition too.
+      // A question inside a condition has the marks of the condition too.
       const question = { prompt: addMarks(prompt, frame.influence), tier };
       return look({
         facts: { ...OWN_WORK, verb: 'model', tool: 'script:model', effect: 'read' },
@@ -253,26 +253,26 @@ export function createScriptActions(
     },
     async ask(question, frame) {
       const facts = { ...OWN_WORK, verb: 'ask', tool: 'script:ask', effect: 'read' } as const;
-      const done = await step({
+      const outcome = await step({
         facts,
         arguments: callBinding(question),
         marks: EMPTY,
         body: (call) =>
           performOwn(thread, call, facts, () => putQuestion(thread, call, question, frame)),
       });
-      return done.ok ? ok(askedIn(done.output.data)) : done;
+      return outcome.ok ? ok(answerIn(outcome.output.data)) : outcome;
     },
-    async act({ name, effect, arguments: given }: ScriptAct, work) {
+    async act({ name, effect, arguments: request }: ScriptAct, work) {
       const tool = `script:${name}`;
       const facts = { ...OWN_WORK, verb: 'script', tool, effect };
-      const about = { facts, arguments: { act: name, ...given }, marks: EMPTY };
+      const about = { facts, arguments: { act: name, ...request }, marks: EMPTY };
       const own = (call: ToolCallBlock) => (signal?: AbortSignal) =>
         ownWork(thread, stop, call, work, signal);
-      const done =
+      const outcome =
         effect === 'read'
           ? await look({ ...about, body: (call) => runStep(thread, facts, own(call)) })
           : await step({ ...about, body: (call) => performOwn(thread, call, facts, own(call)) });
-      return done.ok ? ok(done.output.data) : done;
+      return outcome.ok ? ok(outcome.output.data) : outcome;
     },
   };
 }

@@ -1,3 +1,5 @@
+// Runs the steps of a script. A step from before an interruption gets its recorded result. Every other step is counted,
+// run and recorded, and a replay keeps the recorded order of parallel branches.
 import {
   canonicalJson,
   type Failure,
@@ -44,7 +46,7 @@ import type {
 import type { RecordedStep, RecordedSteps } from './recorded-steps.ts';
 import { createOrder } from './step-order.ts';
 
-/** How often a script that only computes looks whether somebody has said something. */
+/** Interval at which a script that only computes checks for signals. */
 const POLL_MS = 50;
 
 /** Failure of every step after the end of the thread. A script cannot catch it. */
@@ -52,16 +54,16 @@ const STOPPED: Failure = fail('cancelled', 'the thread was stopped');
 
 export const LEASE_LOST: Ending = {
   status: 'interrupted',
-  reason: 'this process no longer holds the thread',
+  reason: 'this process has lost the lease of the thread',
 };
 
-/** A script that signals, the deadline or a lost lease stop. */
+/** The part of a thread that can stop its script: by a signal, the deadline or a lost lease. */
 type ScriptInterruption = SignalReceiver & Interruptible;
 
 function look(thread: ScriptInterruption): Ending | undefined {
   if (!thread.journal.hasLease()) return LEASE_LOST;
-  const told = handleSignals(thread);
-  if (told || timeLeft(thread) > 0) return told;
+  const ending = handleSignals(thread);
+  if (ending || timeLeft(thread) > 0) return ending;
   const { error } = deadlineFault(thread, STOPPED);
   return { status: 'limit', reason: error.detail.message, code: error.code };
 }
@@ -81,13 +83,13 @@ export function createGate(
   };
 }
 
-/** A step that was done before an interruption is handed back; every other step is counted and recorded. */
+/** One step of a script. A step from before an interruption gets its recorded result and is not counted again. */
 export interface ScriptWork {
   facts: StepFacts;
   /** Arguments for the journal. The same work always has the same arguments. */
   arguments: JsonObject;
   marks: Descriptor;
-  /** `group`: when the call may record what comes after its intent. */
+  /** Runs the step. `group` decides when the call can record events after its intent. */
   body(call: ToolCallBlock, group: CallGroup): Promise<Outcome<Value>>;
 }
 
@@ -96,30 +98,30 @@ const ASKS: ReadonlySet<string> = new Set(['help', 'ask']);
 
 export type ScriptSteps = ReturnType<typeof createScriptSteps>;
 
-const blockOf = (id: string, { facts, arguments: given }: ScriptWork): ToolCallBlock => ({
+const blockOf = (id: string, { facts, arguments: parameters }: ScriptWork): ToolCallBlock => ({
   type: 'tool_call',
   id,
   name: facts.verb,
-  arguments: given,
+  arguments: parameters,
 });
 
 const isModel = ({ facts }: ScriptWork): boolean => facts.verb === 'model';
 
-/** What only looks; who reads for the thread takes a turn of it, and hooks see one step at a time. */
+/** True for a step that only reads. A reader uses a turn of the thread, and hooks get one step at a time. */
 const mayRunInParallel = ({ hooks }: Pick<Thread, 'hooks'>, { facts }: ScriptWork): boolean =>
   facts.effect === 'read' && !facts.isReading && !ASKS.has(facts.verb) && hooks.list.length === 0;
 
-/** What reads for the thread has said itself what its result carries. */
-async function carried(
+/** Runs a step and adds its marks to the outcome. A reader sets the marks of its result itself. */
+async function markedOutcome(
   { facts, body, marks }: ScriptWork,
   call: ToolCallBlock,
   group: CallGroup,
 ): Promise<Outcome<Value>> {
-  const done = await body(call, group);
-  return done.ok && facts.isReading ? done : markedWith(done, marks);
+  const outcome = await body(call, group);
+  return outcome.ok && facts.isReading ? outcome : markedWith(outcome, marks);
 }
 
-/** A step that was begun before a crash and may have had its effect is not done again. */
+/** Returns the outcome of a step that began before a crash and can have had its effect. It is not repeated. */
 async function leaveUnknown(
   thread: Thread,
   call: ToolCallBlock,
@@ -131,38 +133,38 @@ async function leaveUnknown(
   return verdict?.action === 'end' && verdict.outcome.ok ? verdict.outcome : unknown;
 }
 
-/** It failed before, once too often: what a person said is part of its failure. */
-async function answered(
+/** Returns the failure of a step about which a person was asked, with the answer of the person. */
+async function escalatedOutcome(
   thread: RightsHolder & Interruptible,
   { facts: { tool }, marks }: ScriptWork,
   call: ToolCallBlock,
   escalated: EscalatedCall,
 ): Promise<Outcome<Value>> {
-  const told = await escalatedResult(thread, call.id, escalated);
-  if (!told.ok || told.output === undefined) return told.ok ? STOPPED : told;
+  const answer = await escalatedResult(thread, call.id, escalated);
+  if (!answer.ok || answer.output === undefined) return answer.ok ? STOPPED : answer;
   thread.control.escalated.delete(call.id);
   thread.control.failures.delete(tool);
-  const content = told.output;
+  const content = answer.output;
   noteResult(thread, call, { content, marks, isError: true }, tool);
   return resultIn({ call_id: call.id, content, is_error: true, marks: packMarks(marks) });
 }
 
-// In a replay nothing takes time, and branches would go on in another order than they did. Each waits until the next
-// event of the journal is its own.
-
-/** Events that a path records when it looks for signals. Any path can do that. */
-const HEARD: ReadonlySet<Recorded['type']> = new Set<Recorded['type']>(['signal', 'warning']);
+/** Types of events that a path records when it handles signals. Any path can do that. */
+const SIGNAL_EVENTS: ReadonlySet<Recorded['type']> = new Set<Recorded['type']>([
+  'signal',
+  'warning',
+]);
 
 /**
- * The intent of the step that begins next. The events of a model's turn come before its intent; a turn that was
- * stopped has none.
+ * Returns the intent of the step that begins next. The events of a model's turn come before its intent. A turn
+ * that was stopped has no intent.
  */
 function intentIn(rest: readonly Recorded[]): RecordedOf<'tool_call'> | undefined {
   const next = rest.find((event) => event.type === 'tool_call' || isResume(event));
   return next?.type === 'tool_call' ? next : undefined;
 }
 
-/** Is the next event the first of this work? */
+/** True if the next event is the first event of this work. */
 function begins(work: ScriptWork, rest: readonly Recorded[]): boolean {
   const [first] = rest;
   if (!first || first.type === 'tool_result') return false;
@@ -174,25 +176,26 @@ function begins(work: ScriptWork, rest: readonly Recorded[]): boolean {
   return canonicalJson(data.arguments) === canonicalJson(work.arguments);
 }
 
-/** What was noted of a call after its intent. A limit does not say which call reached it: its result follows. */
+/** True if the next event about a call follows the intent of this call. A limit does not name its call. */
 function isAfter(call: string, rest: readonly Recorded[]): boolean {
   const next = rest.find(({ data }) => 'call_id' in data);
   return next !== undefined && next.type !== 'tool_call' && getOwn(next.data, 'call_id') === call;
 }
 
-/** The name of the step that begins next. */
+/** Returns the name of the step that begins next. */
 const nameIn = ([next]: readonly Recorded[]): string | undefined =>
   next?.type === 'tool_call' ? next.data.call_id : undefined;
 
 const modelIn = (rest: readonly Recorded[]): string | undefined => intentIn(rest)?.data.call_id;
 
+/** Keeps the recorded order in a replay: a branch waits until the next event of the journal is its own. */
 function createReplayOrder(
   { ports: { replay }, place: { id } }: Pick<Thread, 'ports' | 'place'>,
   record: RecordedSteps,
   heard: () => Promise<Ending | undefined>,
 ) {
-  const begun = new Set<string>();
-  /** The name of a step that begins; undefined also when this is no replay, or goes another way than the journal. */
+  const started = new Set<string>();
+  /** Returns the name of a step that begins. `undefined`: not a replay, or the script differs from the journal. */
   async function turn(
     isOwn: (rest: readonly Recorded[]) => boolean,
     nameOf: typeof nameIn | undefined,
@@ -200,8 +203,8 @@ function createReplayOrder(
     if (!replay) return undefined;
     let looked = -1;
     const isHeard = (rest: readonly Recorded[]) =>
-      rest.length !== looked && rest[0] !== undefined && HEARD.has(rest[0].type);
-    // A signal comes first: the result of a call that was at work then follows it.
+      rest.length !== looked && rest[0] !== undefined && SIGNAL_EVENTS.has(rest[0].type);
+    // A signal comes first. The result of a call that it stopped comes after it.
     const isNext = (rest: readonly Recorded[]) =>
       isOwn(rest) && !(isHeard(rest) && rest[0]?.type === 'signal');
     const isReady = () => isHeard(replay.rest(id)) || isOwn(replay.rest(id));
@@ -209,37 +212,37 @@ function createReplayOrder(
       const rest = replay.rest(id);
       if (isNext(rest)) {
         const name = nameOf?.(rest);
-        // In this stretch: another path may have been woken for the same event.
-        if (name !== undefined) begun.add(name);
+        // Added before the next await, because another path can have been woken for the same event.
+        if (name !== undefined) started.add(name);
         return name;
       }
       if (!isHeard(rest)) continue;
-      // Once for each event: not every warning comes of what was said.
+      // Signals are handled once for each event, because not every warning comes from a signal.
       looked = rest.length;
       if ((await heard()) && nameOf) return undefined;
     }
     return undefined;
   }
   return {
-    /** The name of the step that may begin now, where the journal has one. */
+    /** Waits until the step can begin. Returns its name, if the journal has one. */
     async begin(work: ScriptWork, past: RecordedStep | undefined): Promise<string | undefined> {
       const nameOf = isModel(work) ? modelIn : nameIn;
       return await turn((rest) => {
-        // What was begun before has its name, and may get its result without being begun again.
+        // A step that began before has a name, and can get its result without a second intent.
         if (past && !isModel(work)) {
           return nameIn(rest) === past.call || isAfter(past.call, rest);
         }
-        return begins(work, rest) && !begun.has(nameOf(rest) ?? '');
+        return begins(work, rest) && !started.has(nameOf(rest) ?? '');
       }, nameOf);
     },
-    /** What comes after the intent of this call may be noted now. */
+    /** Waits until the events after the intent of this call can be recorded. */
     async after(call: string): Promise<void> {
       await turn((rest) => isAfter(call, rest), undefined);
     },
   };
 }
 
-/** Records a look when it is done: its intent and its result in one commit. */
+/** Records a step that only reads when it is done: its intent and its result in one commit. */
 async function noteLook(
   thread: OwnJournal & Pick<Thread, 'budget' | 'talk'>,
   work: ScriptWork,
@@ -247,10 +250,10 @@ async function noteLook(
   outcome: Outcome<Value>,
 ): Promise<Outcome<Value>> {
   const { tool, verb, effect } = work.facts;
-  const kept = await keepResult(thread, asResult(outcome, work.marks));
+  const stored = await keepResult(thread, asResult(outcome, work.marks));
   const about = { call_id: call.id, tool };
-  const { content, isError: is_error, facts } = kept;
-  const result = { content, is_error, marks: packMarks(kept.marks), ...(facts && { facts }) };
+  const { content, isError: is_error, facts } = stored;
+  const result = { content, is_error, marks: packMarks(stored.marks), ...(facts && { facts }) };
   thread.journal.note(
     [
       { type: 'tool_call', data: { ...about, verb, effect, arguments: call.arguments } },
@@ -258,11 +261,11 @@ async function noteLook(
     ],
     { cost: packCost(thread.budget.meter.read()) },
   );
-  thread.talk.conversation.learn(kept.marks);
+  thread.talk.conversation.learn(stored.marks);
   return thread.journal.lost() ?? outcome;
 }
 
-/** A call of a branch. It is too late for it when another branch has ended the thread before it began. */
+/** Returns the group of a branch's call. The call is too late if another branch has ended the thread first. */
 function groupOf({ control }: Pick<Thread, 'control'>, inTurn: () => Promise<void>) {
   const group = {
     isTooLate: false,
@@ -275,7 +278,7 @@ function groupOf({ control }: Pick<Thread, 'control'>, inTurn: () => Promise<voi
   return group;
 }
 
-/** A path that waits for the steps of others cannot go on. It counts again when `work` begins. */
+/** Uncounts a path while it waits for the steps of other paths. It counts again when `work` begins. */
 function afterOthers<T>(record: RecordedSteps, work: () => Promise<T>): () => Promise<T> {
   record.paths(-1);
   return () => {
@@ -288,12 +291,12 @@ function afterOthers<T>(record: RecordedSteps, work: () => Promise<T>): () => Pr
 async function unlessDone(
   { control }: Pick<Thread, 'control'>,
   record: RecordedSteps,
-  { facts, arguments: given }: ScriptWork,
+  { facts, arguments: parameters }: ScriptWork,
   work: (past: RecordedStep | undefined) => Promise<Outcome<Value>>,
 ): Promise<Outcome<Value>> {
   if (control.ending) return STOPPED;
-  const past = await record.take(facts.verb, given);
-  // Others went on while this one waited.
+  const past = await record.take(facts.verb, parameters);
+  // Other paths continued while this one waited.
   if (control.ending) return STOPPED;
   if (past.ok) return past.output?.result ?? (await work(past.output));
   const { code, detail } = past.error;
@@ -326,7 +329,7 @@ export function createScriptSteps(
     if (await heard()) return STOPPED;
     const call = blockOf(past?.call ?? record.nextCall(name), work);
     const escalated = control.escalated.get(call.id);
-    if (escalated) return await answered(thread, work, call, escalated);
+    if (escalated) return await escalatedOutcome(thread, work, call, escalated);
     const group = groupOf(thread, () => order.after(call.id));
     const isSpawn = control.intents.get(call.id)?.child !== undefined;
     const outcome =
@@ -335,24 +338,24 @@ export function createScriptSteps(
       !isSpawn &&
       !hasWithheldResult(thread, call.id)
         ? await leaveUnknown(thread, call, work.facts.tool)
-        : await carried(work, call, group);
+        : await markedOutcome(work, call, group);
     if (group.isTooLate) return STOPPED;
-    // A person was asked: the step stays open, its result is the answer.
+    // The step stays open while a person is asked. Its result will be the answer.
     if (isParked(thread) || isOpenCall(thread, call.id, outcome, work.facts.isReading))
       return STOPPED;
     const result = asResult(outcome, work.marks);
     if (!ASKS.has(work.facts.verb)) {
-      const asked = await escalateFailure(thread, call.id, work.facts.tool, result);
-      if (asked.ok && asked.output) return STOPPED;
+      const escalation = await escalateFailure(thread, call.id, work.facts.tool, result);
+      if (escalation.ok && escalation.output) return STOPPED;
     }
-    const kept = await keepResult(thread, result);
+    const stored = await keepResult(thread, result);
     await order.after(call.id);
-    noteResult(thread, call, kept, work.facts.tool);
-    thread.talk.conversation.learn(kept.marks);
+    noteResult(thread, call, stored, work.facts.tool);
+    thread.talk.conversation.learn(stored.marks);
     return control.ending ? STOPPED : outcome;
   }
 
-  /** Its body counts it and notes its intent; its result is noted here. */
+  /** Runs a step. The body counts it and records its intent, and `perform` records its result. */
   async function step(work: ScriptWork): Promise<Outcome<Value>> {
     const isShared = mayRunInParallel(thread, work);
     return await unlessDone(thread, record, work, async (past) => {
@@ -362,7 +365,7 @@ export function createScriptSteps(
     });
   }
 
-  /** A model is asked while nothing else is done, so that the events of its turn follow each other. */
+  /** Runs work while no other step runs, so that the events of a model's turn follow each other. */
   const alone = <T>(work: () => Promise<T>): Promise<T> =>
     inOrder(false, () => lookInOrder(false, work));
 
@@ -386,7 +389,7 @@ export function createScriptSteps(
 
   return {
     step,
-    /** What only looks, and what is counted elsewhere: noted when it is done. */
+    /** Runs a step that only reads or that is counted elsewhere. It is recorded when it is done. */
     look: (work: ScriptWork) => unlessDone(thread, record, work, (past) => look(work, past)),
     heard,
   };

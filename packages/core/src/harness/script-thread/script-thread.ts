@@ -1,4 +1,4 @@
-// What a directive's script came to: its declared outputs, checked, or why there are none.
+// Runs the script of a directive as a thread. Returns its checked outputs, or the reason why there are none.
 import {
   fail,
   getOwn,
@@ -37,7 +37,7 @@ export function scriptOutputs(
   if (outputs !== undefined) {
     return isObject(outputs.data)
       ? checkOutputs(directive, outputs.data)
-      : fail('invalid_input', `\`/return\` of \`${directive.name}\` gives no object`);
+      : fail('invalid_input', `\`/return\` of \`${directive.name}\` must give an object`);
   }
   if (directive.outputs.length === 0) return ok({});
   const names = directive.outputs.map(({ name }) => name).join(', ');
@@ -47,7 +47,7 @@ export function scriptOutputs(
   );
 }
 
-/** The file that the script stands in: the directive's own, or one that it extends. */
+/** Returns the file that contains the script: the directive's own, or one that it extends. */
 function scriptFile(library: Library, item: DirectiveItem, { process }: Directive): string {
   if (item.directive?.process === process) return item.file;
   const owner = library
@@ -56,21 +56,21 @@ function scriptFile(library: Library, item: DirectiveItem, { process }: Directiv
   return owner?.file ?? item.file;
 }
 
-/** The language runs this directive instead of a model, with the same token, limits, hooks and records. */
+/** Script of a directive. The language runs it in place of a model, with the same token, limits and hooks. */
 type DirectiveScript = NonNullable<Directive['process']['script']>;
 
-/** Every declared input is there; one that was not given is null. */
+/** Returns a value for every declared and every given input. An absent input is null. */
 export function inputValues(
   { inputs: declared }: Directive,
-  given: Prepared['inputs'],
+  values: Prepared['inputs'],
   descriptor: Descriptor,
 ): ReadonlyMap<string, Value> {
-  const names = new Set([...declared.map(({ name }) => name), ...Object.keys(given)]);
-  const valueOf = (name: string): Value => makeValue(getOwn(given, name) ?? null, { descriptor });
+  const names = new Set([...declared.map(({ name }) => name), ...Object.keys(values)]);
+  const valueOf = (name: string): Value => makeValue(getOwn(values, name) ?? null, { descriptor });
   return new Map([...names].map((name) => [name, valueOf(name)]));
 }
 
-/** What the language is handed, apart from what it may do. */
+/** Returns the request for the script language, without its guards and actions. */
 export function scriptRequest(
   ports: Pick<HarnessPorts, 'library' | 'clock'>,
   { item, directive, inputs }: Pick<Prepared, 'item' | 'directive' | 'inputs'>,
@@ -85,13 +85,13 @@ export function scriptRequest(
     column,
     inputs: inputValues(directive, inputs, marks),
     isSigned,
-    // INVARIANT: who writes a script and has it run has not got rid of what he has read.
+    // INVARIANT: an unsigned script always has the marks of the untrusted data that its author can have read.
     ...(!isSigned && carries(marks, 'untrusted') && { marks }),
     now: ports.clock.now(),
   };
 }
 
-/** What the inputs carry, as the beginning of the journal has it. */
+/** Returns the marks of the inputs, from the opening in the journal. */
 export const givenMarks = ({ talk: { opening } }: Pick<Thread, 'talk'>): Descriptor =>
   unpackMarks(opening.find((event) => event.type === 'tool_result')?.data.marks);
 
@@ -108,8 +108,8 @@ export function endingOf(
     const marks = mergeDescriptors(answer.marks, talk.conversation.marks());
     return { text, marks, ...control.ending };
   }
-  const left = answer.fault ? undefined : record.left();
-  const outputs = left ? differs('its end', left) : scriptOutputs(place.directive, answer);
+  const rest = answer.fault ? undefined : record.left();
+  const outputs = rest ? differs('nothing more', rest) : scriptOutputs(place.directive, answer);
   if (outputs.ok) {
     return { status: 'completed', reason: '', text, outputs: outputs.output, marks: answer.marks };
   }
@@ -122,11 +122,11 @@ export function endingOf(
 interface RecordedRun {
   request: ReturnType<typeof scriptRequest>;
   record: RecordedSteps;
-  /** What of it is left; all when absent. */
+  /** Restricts the actions of the script. Absent: all actions. */
   actions?(own: ScriptActions): ScriptActions;
 }
 
-/** One text with the thread's token, limits and records; an ending when somebody stopped it before. */
+/** Runs a script with the thread's token, limits and records. Returns an ending if the thread was stopped before. */
 export async function runRecorded(
   thread: Thread,
   { request, record, actions = (own) => own }: RecordedRun,

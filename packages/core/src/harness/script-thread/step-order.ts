@@ -1,5 +1,5 @@
-// The order of a script's steps. Branches of a script run at the same time; steps of its thread do not,
-// except those that only read.
+// Orders the steps of a script. Branches of a script run at the same time. Steps of its thread do not, except those
+// that only read.
 import { AsyncLocalStorage } from 'node:async_hooks';
 
 type Order = <T>(isShared: boolean, work: () => Promise<T>) => Promise<T>;
@@ -18,8 +18,8 @@ function createQueue(): Order {
 }
 
 /**
- * Work that is not shared waits for all before it, and all after it wait for that. Work that begins inside other
- * work, such as a guard's own call, is part of it: it waits only for what began there.
+ * Returns an order for work. Work that is not shared waits for all earlier work, and all later work waits for it.
+ * Work that begins inside other work, such as a guard's own call, waits only for work that began there.
  */
 export function createOrder(): Order {
   const inside = new AsyncLocalStorage<Order>();

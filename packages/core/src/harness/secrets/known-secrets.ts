@@ -1,6 +1,5 @@
-// Which texts are secrets to a run: keys in the environment, what tools declare to need from it, inputs
-// that are named like secrets, results that are labelled as such. Whatever is written down or shown of
-// a thread goes through its redactor first.
+// Collects the secrets of a run: keys in the environment, variables that tools declare, inputs with names of secrets,
+// and results with the label `secret`. Every text of a thread passes its redactor before it is written or shown.
 import {
   createRedactor,
   getOwn,
@@ -15,13 +14,13 @@ type Env = Readonly<Record<string, string | undefined>>;
 
 export const NAMED_SECRET =
   /(^|_)(api_?keys?|access_?keys?|private_?keys?|secret_?keys?|tokens?|secrets?|passwords?|passwd|passphrases?|credentials?)$/i;
-/** Declared by tools and known to everybody: hiding them would hide half of every text. */
+/** Variables that tools declare and that are not secret. If they were hidden, half of every text would be. */
 const NO_SECRET = /^(PATH|HOME|USER|LOGNAME|LANG|LC_.*|TERM|TMPDIR|PWD|SHELL|TZ)$|_BASE_URL$/;
-/** Shorter inputs are words of the language. */
+/** Shortest input that counts as a secret. Shorter ones occur in ordinary text. */
 const MIN_INPUT = 8;
-const KEPT = 50;
+const MAX_ENDED = 50;
 
-/** The values of the environment that nobody may read in a record. */
+/** Returns the values of environment variables that are secret. */
 export function environmentSecrets(env: Env, library: Pick<Library, 'all' | 'config'>): string[] {
   const names = new Set(Object.keys(env).filter((name) => NAMED_SECRET.test(name)));
   for (const item of library.all('tool')) {
@@ -38,7 +37,7 @@ export function environmentSecrets(env: Env, library: Pick<Library, 'all' | 'con
   return [...new Set(values)].toSorted();
 }
 
-/** What a result says about itself: which tools, which place. */
+/** Fields that describe a result. They contain no secret. */
 const ABOUT: ReadonlySet<string> = new Set(['chain', 'path', 'file', 'url', 'type', 'encoding']);
 
 function* textsIn(value: Json): Generator<string> {
@@ -49,7 +48,7 @@ function* textsIn(value: Json): Generator<string> {
   }
 }
 
-/** Inputs whose name says that they are secret, at any depth. */
+/** Returns the texts of inputs whose names mark a secret, at any depth. */
 export function inputSecrets(inputs: Json): string[] {
   if (Array.isArray(inputs)) return inputs.flatMap(inputSecrets);
   if (!isObject(inputs)) return [];
@@ -60,13 +59,13 @@ export function inputSecrets(inputs: Json): string[] {
   );
 }
 
-/** What an event makes known as secret: the content of anything labelled `secret`. */
+/** Returns the texts that an event marks as secret: secret inputs, and content with the label `secret`. */
 export function eventSecrets(type: string, data: JsonObject): string[] {
   if (type === 'thread_start') return inputSecrets(data.inputs ?? {});
   const labels = getOwn(data.marks, 'labels');
   if (data.is_error === true || !Array.isArray(labels) || !labels.includes('secret')) return [];
-  const shown: Json = [data.content ?? null, data.text ?? null];
-  return [...textsIn(shown)].filter((text) => text.length >= MIN_INPUT);
+  const texts: Json = [data.content ?? null, data.text ?? null];
+  return [...textsIn(texts)].filter((text) => text.length >= MIN_INPUT);
 }
 
 export type KnownSecrets = ReturnType<typeof createKnownSecrets>;
@@ -76,13 +75,13 @@ interface SecretSet {
   redactor: Redactor;
 }
 
-/** `environment` is asked anew for every thread: tools come and go. */
+/** Creates the collection. `environment` is called again for every thread, because tools can change. */
 export function createKnownSecrets(environment: () => readonly string[]) {
   const own = new Map<string, SecretSet>();
-  /** What most threads know and no more; the same for all of them. */
+  /** The set of all threads that have only the secrets of the environment. */
   let common: SecretSet | undefined;
   const ended = new Set<string>();
-  /** What a redactor has found nothing in: the registry and the transcript ask about the same event. */
+  /** Values without a secret, by redactor. The store and the transcript check the same events. */
   const clean = new WeakMap<object, Redactor>();
 
   function of(thread: string): SecretSet {
@@ -96,44 +95,44 @@ export function createKnownSecrets(environment: () => readonly string[]) {
     own.set(thread, common);
     return common;
   }
-  /** Who only asks leaves nothing behind: a thread is remembered from what it learns on. */
-  const knownTo = (thread: string): SecretSet => own.get(thread) ?? common ?? of('');
+  /** Returns the secrets of a thread. A thread gets an entry of its own only when it learns a secret. */
+  const secretsOf = (thread: string): SecretSet => own.get(thread) ?? common ?? of('');
   function learn(thread: string, news: Iterable<string>): void {
-    const known = of(thread);
-    const unknown = [...news].filter((secret) => !known.secrets.has(secret));
-    if (unknown.length === 0) return;
-    const secrets = new Set([...known.secrets, ...unknown]);
+    const current = of(thread);
+    const added = [...news].filter((secret) => !current.secrets.has(secret));
+    if (added.length === 0) return;
+    const secrets = new Set([...current.secrets, ...added]);
     own.set(thread, { secrets, redactor: createRedactor(secrets) });
   }
   return {
-    redactor: (thread: string): Redactor => knownTo(thread).redactor,
-    /** Of a thread below this one that is about to get these inputs. */
+    redactor: (thread: string): Redactor => secretsOf(thread).redactor,
+    /** Returns the redactor of a child that gets these inputs. */
     redactorBelow(parent: string, inputs: Json): Redactor {
-      const { secrets, redactor } = knownTo(parent);
+      const { secrets, redactor } = secretsOf(parent);
       const more = inputSecrets(inputs);
       return more.length === 0 ? redactor : createRedactor(new Set([...secrets, ...more]));
     },
-    /** Does it surely hold nothing that is secret to the thread? `text`: the value as JSON. */
+    /** True if the value surely contains no secret of the thread. `text`: the value as JSON. */
     isClean(thread: string, value: Json, text = '\\'): boolean {
-      const { redactor } = knownTo(thread);
+      const { redactor } = secretsOf(thread);
       if (redactor.isIdle) return true;
       if (!isObject(value)) return redactor.isClean(value);
       if (clean.get(value) === redactor) return true;
-      // One pass over the text, unless something in it is written otherwise than it is.
+      // One pass over the text is enough, unless it contains an escape.
       const isClean = redactor.isClean(text.includes('\\') ? value : text);
       if (isClean) clean.set(value, redactor);
       return isClean;
     },
     learn,
-    /** What is secret to a parent is secret to its child. */
+    /** Adds the secrets of a parent to its child. */
     inherit: (thread: string, parent: string): void =>
       learn(thread, own.get(parent)?.secrets ?? []),
-    /** The thread is no longer run here. Its end may still be told, so the last few are kept. */
+    /** Called when the thread no longer runs here. The last few are kept, because their ends can still be shown. */
     forget(thread: string): void {
       ended.delete(thread);
       ended.add(thread);
       const [oldest] = ended;
-      if (ended.size <= KEPT || oldest === undefined) return;
+      if (ended.size <= MAX_ENDED || oldest === undefined) return;
       ended.delete(oldest);
       own.delete(oldest);
     },

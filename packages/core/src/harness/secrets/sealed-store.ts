@@ -1,7 +1,6 @@
-// The registry as the harness sees it: what is known to be secret is taken out of values on their way in
-// and put back on the way out, with one vault for each thread that has a secret. INVARIANT: no known
-// secret reaches the file as readable text, and only whoever takes a thread up again sees it restored;
-// another thread that reads the journal sees references.
+// Wraps the store for the harness: known secrets are replaced in values that are written and restored in values that
+// are read, with one vault for each thread that has a secret. INVARIANT: a known secret never reaches the file as
+// readable text. Only the owner of the lease gets it restored; another thread that reads the journal gets references.
 import { type Json, type JsonObject, type Outcome, ok, parseJson } from '../../base/index.ts';
 import { readStored } from '../../journal/index.ts';
 import {
@@ -22,21 +21,21 @@ import { eventSecrets, inputSecrets, type KnownSecrets } from './known-secrets.t
 interface SealPorts {
   store: Store;
   known: KnownSecrets;
-  /** From the user's folder. */
+  /** Returns the key of the vaults, from the user's folder. */
   key(): Outcome<Uint8Array>;
 }
 
-/** The vaults of the threads at work here. Texts change on the way, shapes do not. */
+/** The vaults of the threads that run here. They change texts and never the shape of a value. */
 class Vaults {
   readonly #ports: SealPorts;
-  /** Undefined: the thread has no secret so far. */
+  /** Vaults by thread. `undefined`: the thread has no secret so far. */
   readonly #vaults = new Map<string, Vault | undefined>();
 
   constructor(ports: SealPorts) {
     this.#ports = ports;
   }
 
-  /** Of a thread that is about to be born. */
+  /** Adds a thread that is about to be created. */
   add(thread: string): void {
     this.#vaults.set(thread, undefined);
   }
@@ -45,12 +44,12 @@ class Vaults {
     return this.#vaults.has(thread);
   }
 
-  /** What this process has not held before is read. */
+  /** Reads the vault of a thread, unless this process has read it already. */
   async load(thread: string): Answer<null> {
     if (this.#vaults.has(thread)) return ok(null);
     const sealed = await this.#ports.store.secrets(thread);
     if (!sealed.ok) return sealed;
-    // Somebody may have been faster: there is one vault a thread.
+    // Another call can have been faster. A thread has only one vault.
     if (this.#vaults.has(thread)) return ok(null);
     if (sealed.output.length === 0) this.add(thread);
     const vault = sealed.output.length === 0 ? ok(null) : this.#open(thread, sealed.output);
@@ -60,13 +59,13 @@ class Vaults {
   hide<T extends Json>(thread: string, value: T, text?: string): Outcome<T> {
     const { known } = this.#ports;
     const before = this.#vaults.get(thread);
-    // Without a vault nobody has seen a reference, so none can be imitated.
+    // Without a vault no reference was ever shown, so none can be imitated.
     if (!before && known.isClean(thread, value, text)) return ok(value);
     const vault = before ? ok(before) : this.#open(thread, []);
     return vault.ok ? (vault.output.hide(value, known.redactor(thread)) as Outcome<T>) : vault;
   }
 
-  /** What they make known as secret counts from here on. The same list when nothing is hidden. */
+  /** Hides secrets, and adds those that the events mark. Returns the same list if nothing is hidden. */
   hideEvents(thread: string, events: readonly NewEvent[]): Outcome<readonly NewEvent[]> {
     const { known } = this.#ports;
     for (const { type, data } of events) {
@@ -93,16 +92,16 @@ class Vaults {
 
   revealEvents(thread: string, events: readonly StoredEvent[]): Outcome<StoredEvent[]> {
     const { known } = this.#ports;
-    // Also what came from a parent, or from tools that are no longer there.
+    // The vault also has secrets of a parent, and of tools that no longer exist.
     known.learn(thread, this.#vaults.get(thread)?.texts() ?? []);
-    const shown: StoredEvent[] = [];
+    const revealed: StoredEvent[] = [];
     for (const event of events) {
       const data = this.reveal(thread, event.data);
       if (!data.ok) return data;
       known.learn(thread, eventSecrets(event.type, data.output));
-      shown.push({ ...event, data: data.output });
+      revealed.push({ ...event, data: data.output });
     }
-    return ok(shown);
+    return ok(revealed);
   }
 
   unkept(thread: string): readonly Sealed[] {
@@ -131,7 +130,7 @@ const asBytes = (value: JsonObject): Uint8Array => Buffer.from(JSON.stringify(va
 const asJson = (bytes: Uint8Array): Outcome<JsonObject> =>
   parseJson(Buffer.from(bytes).toString(), MAX_NESTING) as Outcome<JsonObject>;
 
-/** Threads that are going to be, and their first events. */
+/** Returns the functions of the store that create threads and commit, with hidden secrets. */
 function sealThreads({ store, known }: SealPorts, vaults: Vaults) {
   function seal(thread: NewThread, parent?: string): Outcome<NewThread> {
     const { id } = thread;
@@ -145,22 +144,22 @@ function sealThreads({ store, known }: SealPorts, vaults: Vaults) {
     const secrets = vaults.unkept(id);
     return ok({ ...thread, inputs: inputs.output, events: events.output, secrets });
   }
-  /** Born: what was sealed for it is kept, and whoever holds it sees what it was given. */
-  function born(held: LeasedThread, { inputs }: NewThread, sealed: NewThread): LeasedThread {
-    vaults.kept(held.thread, sealed.secrets);
-    return { ...held, row: { ...held.row, inputs } };
+  /** Returns a created thread with its original inputs. Its sealed secrets are in the store now. */
+  function asCreated(leased: LeasedThread, { inputs }: NewThread, sealed: NewThread): LeasedThread {
+    vaults.kept(leased.thread, sealed.secrets);
+    return { ...leased, row: { ...leased.row, inputs } };
   }
   const createThread: Store['createThread'] = async (thread) => {
     const sealed = seal(thread);
     if (!sealed.ok) return sealed;
-    const held = await store.createThread(sealed.output);
-    if (held.ok) return ok(born(held.output, thread, sealed.output));
+    const created = await store.createThread(sealed.output);
+    if (created.ok) return ok(asCreated(created.output, thread, sealed.output));
     vaults.letGo(thread.id);
-    return held;
+    return created;
   };
   async function commitSealed(
     thread: string,
-    { children: given = [], ask, ...commit }: Commit,
+    { children: threads = [], ask, ...commit }: Commit,
     hidden?: Outcome<readonly NewEvent[]>,
   ): Answer<Committed> {
     const loaded = await vaults.load(thread);
@@ -171,39 +170,39 @@ function sealThreads({ store, known }: SealPorts, vaults: Vaults) {
     const result = commit.result === undefined ? ok(undefined) : vaults.hide(thread, commit.result);
     if (!result.ok) return result;
     const children: NewThread[] = [];
-    for (const child of given) {
+    for (const child of threads) {
       const sealed = seal(child, thread);
       if (!sealed.ok) return sealed;
       children.push(sealed.output);
     }
     const secrets = vaults.unkept(thread);
-    // People see questions: without secrets, and bound to them as they are shown.
+    // People read approval requests, so these are masked, and bound to their masked form.
     const masked = (value: JsonObject): JsonObject => known.redactor(thread).json(value);
-    const shown = ask?.map((one) => ({
+    const requests = ask?.map((one) => ({
       ...one,
       binding: masked(one.binding),
       shown: masked(one.shown),
     }));
-    const done = await store.commit(thread, {
+    const committed = await store.commit(thread, {
       ...commit,
       events: [first, ...rest],
       ...(result.output === undefined ? {} : { result: result.output }),
       ...(children.length > 0 && { children }),
-      ...(shown && { ask: shown }),
+      ...(requests && { ask: requests }),
       ...(secrets.length > 0 && { secrets }),
     });
-    if (!done.ok) {
+    if (!committed.ok) {
       for (const { id } of children) vaults.letGo(id);
-      return done;
+      return committed;
     }
     vaults.kept(thread, secrets);
-    const held = done.output.children.map((child, at) => {
-      const [was, is] = [given[at], children[at]];
-      return was && is ? born(child, was, is) : child;
+    const leases = committed.output.children.map((child, at) => {
+      const [was, is] = [threads[at], children[at]];
+      return was && is ? asCreated(child, was, is) : child;
     });
-    return ok({ ...done.output, children: held });
+    return ok({ ...committed.output, children: leases });
   }
-  /** Most carry events without a secret and nothing else that people read: those go on as they are. */
+  /** Most commits contain only events without secrets. They are passed on unchanged. */
   const commit: Store['commit'] = (thread, whole) => {
     const isPlain = !whole.children && !whole.ask && whole.result === undefined;
     const events =
@@ -214,29 +213,29 @@ function sealThreads({ store, known }: SealPorts, vaults: Vaults) {
   return { createThread, commit };
 }
 
-/** Artifacts of threads are JSON, and no different from what stands in a journal; so are inputs. */
+/** Returns the functions of the store that read inputs and artifacts, with restored secrets. Both are JSON. */
 function sealReads(
   { store, known }: SealPorts,
   vaults: Vaults,
 ): Pick<Store, 'claim' | 'putArtifact' | 'artifact'> & {
-  opened(held: LeasedThread): Answer<LeasedThread>;
+  opened(leased: LeasedThread): Answer<LeasedThread>;
 } {
-  async function opened(held: LeasedThread): Answer<LeasedThread> {
-    const { thread } = held;
+  async function opened(leased: LeasedThread): Answer<LeasedThread> {
+    const { thread } = leased;
     const loaded = await vaults.load(thread);
-    const inputs = loaded.ok ? vaults.reveal(thread, held.row.inputs) : loaded;
+    const inputs = loaded.ok ? vaults.reveal(thread, leased.row.inputs) : loaded;
     if (!inputs.ok) return inputs;
     known.learn(thread, inputSecrets(inputs.output));
-    return ok({ ...held, row: { ...held.row, inputs: inputs.output } });
+    return ok({ ...leased, row: { ...leased.row, inputs: inputs.output } });
   }
   return {
     opened,
-    /** Whoever takes a thread up sees what it was given. */
+    /** Claims a thread and restores the secrets in its inputs. */
     async claim(thread, owner, how) {
-      const held = await store.claim(thread, owner, how);
-      const seen = held.ok ? await opened(held.output) : held;
-      if (held.ok && !seen.ok) await store.release(held.output);
-      return seen;
+      const claimed = await store.claim(thread, owner, how);
+      const restored = claimed.ok ? await opened(claimed.output) : claimed;
+      if (claimed.ok && !restored.ok) await store.release(claimed.output);
+      return restored;
     },
     async putArtifact(thread, bytes) {
       const value = asJson(bytes);
@@ -256,8 +255,8 @@ function sealReads(
       const value = bytes.ok ? asJson(bytes.output) : bytes;
       if (!value.ok) return value;
       const loaded = await vaults.load(thread);
-      const shown = loaded.ok ? vaults.reveal(thread, value.output) : loaded;
-      return shown.ok ? ok(asBytes(shown.output)) : shown;
+      const revealed = loaded.ok ? vaults.reveal(thread, value.output) : loaded;
+      return revealed.ok ? ok(asBytes(revealed.output)) : revealed;
     },
   };
 }
@@ -270,11 +269,11 @@ export function sealStore(ports: SealPorts) {
     ...store,
     ...sealThreads(ports, vaults),
     ...reads,
-    restate: (asked) =>
+    restate: (request) =>
       store.restate(
-        asked.thread === undefined
-          ? asked
-          : { ...asked, shown: known.redactor(asked.thread).json(asked.shown) },
+        request.thread === undefined
+          ? request
+          : { ...request, shown: known.redactor(request.thread).json(request.shown) },
       ),
     approvals: (filter) =>
       store.approvals(
@@ -285,16 +284,16 @@ export function sealStore(ports: SealPorts) {
   };
   return {
     store: sealed,
-    /** What was taken as the file has it, with its secrets in place. */
+    /** Restores the secrets in the inputs of a thread that was taken from the queue. */
     opened,
-    /** A journal with its secrets in place: for whoever holds the thread, and for replay. */
+    /** Returns a journal with restored secrets, for the owner of the lease and for a replay. */
     async history(thread: string): Answer<StoredEvent[]> {
       const events = await readStored(store, thread);
       if (!events.ok) return events;
       const loaded = await vaults.load(thread);
       return loaded.ok ? vaults.revealEvents(thread, events.output) : loaded;
     },
-    /** This process is done with the thread. */
+    /** Drops the vault of a thread that no longer runs here. */
     letGo(thread: string): void {
       vaults.letGo(thread);
       known.forget(thread);

@@ -1,5 +1,5 @@
 // Reads threads: their state, events and results, with the marks that were recorded with them. A thread can read
-// and steer itself and those below it. A person or program outside of threads can read the store of the project,
+// and steer itself and its descendants. A person or program outside of threads can read the store of the project,
 // within the policy of the surface.
 import {
   fail,
@@ -45,7 +45,7 @@ export const isClient = ({ thread, surface }: Asker): boolean => !thread && surf
 
 // INVARIANT: a client only ever names the handles that it got, whatever its policy allows. It never gets the ids
 // of other threads.
-const namedBy = (asker: Asker, name: string): string | undefined =>
+const idFor = (asker: Asker, name: string): string | undefined =>
   isClient(asker) ? asker.handles?.idOf(name) : name;
 
 export const nameFor = (asker: Asker, id: string): string =>
@@ -64,13 +64,13 @@ export async function reach(
   capability: 'thread.read' | 'thread.control' | 'registry.read',
 ): Promise<Outcome<ThreadRow>> {
   const { ports, thread, verify } = asker;
-  const id = namedBy(asker, name);
+  const id = idFor(asker, name);
   if (id === undefined) return NOT_HANDED;
   const row = await ports.store.thread(id);
   const isBelow = !thread || (row.ok && row.output.chain.includes(thread.place.id));
   const isRegistry = capability === 'registry.read';
-  const held = verify({ capability, ...(!isRegistry && { scope: { subtree: 'own' } }) });
-  if (!held.ok) return held;
+  const allowed = verify({ capability, ...(!isRegistry && { scope: { subtree: 'own' } }) });
+  if (!allowed.ok) return allowed;
   if (isBelow || !row.ok) return row;
   // This check precedes the lookup, so that a caller cannot probe for ids of other threads.
   const wider = isRegistry ? 'thread.read' : capability;
@@ -133,13 +133,13 @@ async function queryHanded(asker: Asker, filter: JsonObject): Promise<Outcome<An
   }
   const at = ({ created, updated }: ThreadSummary): number => (isUpdated ? updated : created);
   rows.sort((a, b) => (order.endsWith(' asc') ? at(a) - at(b) : at(b) - at(a)));
-  const shown = rows.slice(0, typeof limit === 'number' ? Math.max(0, limit) : MAX_HANDED);
-  return plain({ threads: shown.map((row) => summary(asker, row)) });
+  const listed = rows.slice(0, typeof limit === 'number' ? Math.max(0, limit) : MAX_HANDED);
+  return plain({ threads: listed.map((row) => summary(asker, row)) });
 }
 
 export async function queryThreads(asker: Asker, filter: JsonObject): Promise<Outcome<Answer>> {
-  const held = asker.verify({ capability: 'registry.read' });
-  if (!held.ok) return held;
+  const allowed = asker.verify({ capability: 'registry.read' });
+  if (!allowed.ok) return allowed;
   if (isClient(asker)) return await queryHanded(asker, filter);
   const { directive_name, status, limit, cursor } = filter;
   const order = plainText(filter.order_by ?? 'created_at DESC').toLowerCase();
@@ -167,11 +167,11 @@ export async function queryThreads(asker: Asker, filter: JsonObject): Promise<Ou
 
 /** Returns an event without fields that only programs read. */
 function shownEvent({ seq, ts, turn, type, data }: StoredEvent): JsonObject {
-  const shown: JsonObject = { seq, ts: when(ts), turn, type };
+  const visible: JsonObject = { seq, ts: when(ts), turn, type };
   for (const [name, value] of Object.entries(data)) {
-    if (name !== 'marks') setOwn(shown, name, value);
+    if (name !== 'marks') setOwn(visible, name, value);
   }
-  return shown;
+  return visible;
 }
 
 // INVARIANT: the text of an event can repeat any earlier event, so it always carries the marks of the whole
@@ -183,19 +183,19 @@ async function marksUpTo(asker: Asker, id: string): Promise<Outcome<Descriptor>>
   if (!history.ok) return history;
   const marked = history.output.flatMap(({ data }) => ('marks' in data ? [data.marks] : []));
   // The journal also has the arguments of calls and the progress of tools.
-  const given = history.output.flatMap(({ type, data }) =>
+  const described = history.output.flatMap(({ type, data }) =>
     type === 'tool_call' ? Object.values(data.about ?? {}) : [],
   );
-  return ok(mergeAll([...marked, ...given].map(unpackMarks)));
+  return ok(mergeAll([...marked, ...described].map(unpackMarks)));
 }
 
-/** Ids that are made from a name and the time. Nothing else has this form. */
-const IS_MADE = /_\d{8}_\d{6}_[0-9a-z]{4}$/;
+/** Matches ids that are generated from a name and the time. Nothing else has this form. */
+const AUTO_ID = /_\d{8}_\d{6}_[0-9a-z]{4}$/;
 
 /** Returns events for a client, with the thread and its children under the client's handles. */
-function renamed(asker: Asker, id: string, events: readonly StoredEvent[]): JsonObject[] {
-  const shown = events.map(shownEvent);
-  if (!isClient(asker)) return shown;
+function withHandles(asker: Asker, id: string, events: readonly StoredEvent[]): JsonObject[] {
+  const visible = events.map(shownEvent);
+  if (!isClient(asker)) return visible;
   const spawned = events.flatMap(({ type, data: { thread_id } }) =>
     type === 'spawn' && typeof thread_id === 'string' ? [thread_id] : [],
   );
@@ -204,10 +204,10 @@ function renamed(asker: Asker, id: string, events: readonly StoredEvent[]): Json
     if (typeof value !== 'string') return value;
     let text = names.get(value) ?? value;
     if (text !== value) return text;
-    for (const [each, name] of names) if (IS_MADE.test(each)) text = text.replaceAll(each, name);
+    for (const [each, name] of names) if (AUTO_ID.test(each)) text = text.replaceAll(each, name);
     return text;
   };
-  return JSON.parse(JSON.stringify(shown, rename)) as JsonObject[];
+  return JSON.parse(JSON.stringify(visible, rename)) as JsonObject[];
 }
 
 export async function threadEvents(
@@ -225,8 +225,8 @@ export async function threadEvents(
   if (!events.ok) return events;
   const marks = await marksUpTo(asker, id);
   if (!marks.ok) return marks;
-  const shown = renamed(asker, id, events.output);
-  const output = { thread_id: nameFor(asker, id), status, events: shown };
+  const visible = withHandles(asker, id, events.output);
+  const output = { thread_id: nameFor(asker, id), status, events: visible };
   return ok({ output, marks: marks.output });
 }
 
@@ -245,12 +245,12 @@ async function waitOne(asker: Asker, name: string, signal: AbortSignal): Promise
   const { id } = row.output;
   // A parked thread waits for a person, so the answer says that.
   if (RESTS.has(row.output.status)) return await stillRunning(asker, id);
-  const told = isEnded(row.output.status) ? undefined : tellProgress(asker, row.output, signal);
+  const news = isEnded(row.output.status) ? undefined : showProgress(asker, row.output, signal);
   const ended = await awaitEnd(asker.ports, id, signal);
   if (!ended.ok) return ended;
   const result = ended.output;
   // The events of the last turns precede the result.
-  if (result && isEnded(result.status)) await told;
+  if (result && isEnded(result.status)) await news;
   return result && isEnded(result.status)
     ? ok({
         output: { ...shownResult(result), thread_id: nameFor(asker, id) },
@@ -265,12 +265,12 @@ async function stillRunning(asker: Asker, id: string): Promise<Outcome<Answer>> 
   const { seq, cost } = row.output;
   const status = row.output.status === 'spawning' ? 'running' : row.output.status;
   const name = nameFor(asker, id);
-  const next = isClient(asker) ? { next: howToGoOn(name, status) } : {};
+  const next = isClient(asker) ? { next: nextStep(name, status) } : {};
   return plain({ thread_id: name, status, seq, cost, ...next });
 }
 
 /** Returns the next step as text, for a client that has only this answer. */
-function howToGoOn(name: string, status: ThreadStatus): string {
+function nextStep(name: string, status: ThreadStatus): string {
   const call = (action: string) =>
     `execute ${JSON.stringify({ item_type: 'thread', item_id: name, action })}`;
   if (status === 'waiting' || status === 'needs_input') {
@@ -283,32 +283,32 @@ function howToGoOn(name: string, status: ThreadStatus): string {
 
 /** Interval of reports without an event, because some clients drop a silent call. */
 const SILENCE_MS = 5000;
-/** A turn or a call begins, or the thread ends. */
+/** True for the beginning of a turn or a call, and for the end of the thread. */
 const isStep = (type: string): boolean =>
   type === 'tool_call' || type === 'thread_end' || eventFlags(type).turn === 'begins';
 
 /** Reports every turn and step, and that the thread still runs. */
-async function tellProgress(
+async function showProgress(
   { ports, handles }: Asker,
   { id, seq, limits }: ThreadRow,
   signal: AbortSignal,
 ): Promise<void> {
   if (!handles?.onProgress) return;
   let state: JsonObject = {};
-  const tell = async (more: JsonObject): Promise<void> => {
+  const sendState = async (more: JsonObject): Promise<void> => {
     const row = await ports.store.thread(id);
     if (!row.ok || signal.aborted) return;
     const { status, cost } = row.output;
     state = { ...state, ...more, status, cost, limits };
     handles.onProgress?.(state);
   };
-  await tell({});
-  const timer = setInterval(() => void tell({}), SILENCE_MS);
+  await sendState({});
+  const timer = setInterval(() => void sendState({}), SILENCE_MS);
   try {
     for await (const { type, turn, data } of ports.store.watch({ thread: id, seq }, signal)) {
       if (!isStep(type)) continue;
       timer.refresh();
-      await tell({ turn, step: type === 'tool_call' ? plainText(data.tool) : '' });
+      await sendState({ turn, step: type === 'tool_call' ? plainText(data.tool) : '' });
       if (type === 'thread_end') return;
     }
   } catch {

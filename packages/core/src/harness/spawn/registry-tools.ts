@@ -9,8 +9,8 @@ import { resume, steer, type Wish } from './steer.ts';
 
 const NEEDED = { capability: 'registry.write' };
 
-/** Signal for each status. The owner of the thread ends it in order. */
-const WISHES: Readonly<Record<string, Wish>> = {
+/** Signal for each status. The owner of the lease handles it at the next step. */
+const SIGNALS: Readonly<Record<string, Wish>> = {
   paused: 'pause',
   terminating: 'terminate',
   terminated: 'terminate',
@@ -23,14 +23,14 @@ export async function updateStatus(
 ): Promise<Outcome<Answer>> {
   const allowed = asker.verify(NEEDED);
   if (!allowed.ok) return allowed;
-  const wanted = plainText(status);
-  if (wanted === 'running') return await resume(asker, plainText(thread_id), '');
-  const wish = Object.hasOwn(WISHES, wanted) ? WISHES[wanted] : undefined;
-  if (!wish) {
-    const known = ['running', ...Object.keys(WISHES)].join(', ');
-    return fail('invalid_input', `\`${wanted}\` cannot be set from outside; ${known} can`);
+  const requested = plainText(status);
+  if (requested === 'running') return await resume(asker, plainText(thread_id), '');
+  const signal = Object.hasOwn(SIGNALS, requested) ? SIGNALS[requested] : undefined;
+  if (!signal) {
+    const choices = ['running', ...Object.keys(SIGNALS)].join(', ');
+    return fail('invalid_input', `status \`${requested}\` cannot be set; use one of: ${choices}`);
   }
-  return await steer(asker, plainText(thread_id), wish);
+  return await steer(asker, plainText(thread_id), signal);
 }
 
 export async function register(asker: Asker, parameters: JsonObject): Promise<Outcome<Answer>> {
@@ -56,10 +56,10 @@ export async function register(asker: Asker, parameters: JsonObject): Promise<Ou
     type: 'spawn',
     data: { thread_id: id, directive: row.directive, runner: row.runner, detached: false },
   };
-  const made = thread
+  const created = thread
     ? await thread.journal.commit(spawn, { children: [row] })
     : await ports.store.createThread(row);
-  if (!made.ok) return made;
+  if (!created.ok) return created;
   return ok({ output: { thread_id: id, status: 'spawning' }, marks: EMPTY });
 }
 
@@ -81,10 +81,10 @@ export async function logEvent(asker: Asker, parameters: JsonObject): Promise<Ou
   const logged = { event_type, data: isObject(data) ? data : {}, by };
   const event: JournalEvent = { type: 'logged', data: logged };
   const live = ports.threads.live.get(id);
-  const noted = live
+  const entry = live
     ? await live.thread.journal.commit(event, {})
     : await withLease(ports.store, id, { owner: ports.threads.owner }, () =>
         ok({ events: [event] }),
       );
-  return noted.ok ? ok({ output: { thread_id: id, logged: event_type }, marks: EMPTY }) : noted;
+  return entry.ok ? ok({ output: { thread_id: id, logged: event_type }, marks: EMPTY }) : entry;
 }

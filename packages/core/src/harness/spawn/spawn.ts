@@ -1,5 +1,5 @@
-// Starts a child thread. It is checked against the lists, rights and limits of its parent before anything of it
-// exists, is counted along the whole chain, and then runs by itself. The caller gets its id at once.
+// Starts a child thread. Before the child exists, it is checked against the lists, rights and limits of its parent.
+// It is counted along the whole chain, and then runs by itself. The caller gets its id at once.
 import { type Failure, fail, type JsonObject, type Outcome, ok } from '../../base/index.ts';
 import type { Descriptor } from '../../flow/index.ts';
 import { parseThreadId, type Reserve, type ThreadRow } from '../../store/index.ts';
@@ -22,14 +22,14 @@ import type {
 import { limitsLeft, shared } from './limits-left.ts';
 
 export interface SpawnRequest extends RunRequest {
-  /** Id of the thread. Absent: it is made from the directive's name and the time. */
+  /** Id of the thread. Absent: it is generated from the directive's name and the time. */
   id?: string;
   runner: string;
   detached: boolean;
   /** Marks of the inputs and the message together. `given`: marks of single ones. */
   marks: Descriptor;
   given?: BirthPlace['given'];
-  /** True if a lost process may have made the child of this call. */
+  /** True if a lost process can have created the child of this call. */
   isUnfinished?: boolean;
 }
 
@@ -47,11 +47,11 @@ function checkLists(ports: HarnessPorts, parent: RightsHolder, name: string): Ou
 function checkRights(ports: HarnessPorts, parent: RightsHolder, prepared: Prepared): Outcome<null> {
   // Hooks of the directive can let it run with fewer rights, so they are asked at its start.
   if (prepared.hooks.length > 0) return ok(null);
-  const wanted = declaredRights(ports, prepared.directive);
-  if (!wanted.ok) return wanted;
+  const declared = declaredRights(ports, prepared.directive);
+  if (!declared.ok) return declared;
   const token = parent.ports.tokens.verify(parent.rights.approved.auth(), parent.place.id);
   if (!token.ok) return token;
-  const names = token.output.missingAtStart(wanted.output.grants).missing.map(grantName);
+  const names = token.output.missingAtStart(declared.output.grants).missing.map(grantName);
   const missing = [...new Set(names)];
   const [first] = missing;
   if (first === undefined) return ok(null);
@@ -84,27 +84,27 @@ async function leftFor(
   parent: BudgetHolder,
   { directive, detached }: SpawnRequest,
 ): Promise<Outcome<LimitsLeft>> {
-  const left = await limitsLeft(parent);
-  if (!left.ok || !detached) return left;
+  const rest = await limitsLeft(parent);
+  if (!rest.ok || !detached) return rest;
   const found = ports.library.find('directive', directive);
   const declared = found.ok ? (found.output.directive?.limits ?? {}) : {};
-  return ok(shared(left.output, (name) => Object.hasOwn(declared, name)));
+  return ok(shared(rest.output, (name) => Object.hasOwn(declared, name)));
 }
 
-/** Keeps only whether a limit was declared, because every request checks the figures of ancestors anew. */
-function withoutFigures(left: LimitsLeft): LimitsLeft {
-  const live: { -readonly [name in keyof LimitsLeft]: LimitsLeft[name] } = { ...left };
+/** Removes the amounts and keeps whether each limit is declared. Every request checks the amounts of ancestors. */
+function withoutFigures(rest: LimitsLeft): LimitsLeft {
+  const live: { -readonly [name in keyof LimitsLeft]: LimitsLeft[name] } = { ...rest };
   for (const name of BUDGETED) {
-    const { declared } = left[name] ?? {};
+    const { declared } = rest[name] ?? {};
     if (declared !== undefined) live[name] = { declared };
   }
   return live;
 }
 
-const figuresOf = (left: LimitsLeft): LimitAmounts =>
+const figuresOf = (rest: LimitsLeft): LimitAmounts =>
   Object.fromEntries(
     BUDGETED.flatMap((name) => {
-      const { value } = left[name] ?? {};
+      const { value } = rest[name] ?? {};
       return value === undefined ? [] : [[name, value > 0n ? value : 0n]];
     }),
   );
@@ -168,23 +168,23 @@ export async function spawnThread(
   if (!runner.ok) return runner;
   const named = request.id === undefined ? ok(undefined) : parseThreadId(request.id);
   if (!named.ok) return named;
-  const found = await findChild(ports, parent, request);
-  if (!found.ok) return found;
-  if (found.output) return ok(found.output);
+  const child = await findChild(ports, parent, request);
+  if (!child.ok) return child;
+  if (child.output) return ok(child.output);
   const listed = parent ? checkLists(ports, parent, request.directive) : ok(null);
   if (!listed.ok) return listed;
-  const left = parent ? await leftFor(ports, parent, request) : ok({});
-  if (!left.ok) return left;
+  const rest = parent ? await leftFor(ports, parent, request) : ok({});
+  if (!rest.ok) return rest;
   const { detached } = request;
   // In a shared store a worker starts the root, unless only this program has its runner.
   const isQueued = !parent && ports.store.fleet !== undefined && hasShippedRunner(request.runner);
   const prepared = await (isQueued ? prepareElsewhere : prepareThread)(
     ports,
     request,
-    detached ? left.output : withoutFigures(left.output),
+    detached ? rest.output : withoutFigures(rest.output),
   );
   if (!prepared.ok) return prepared;
-  if (!detached) prepared.output.room = figuresOf(left.output);
+  if (!detached) prepared.output.room = figuresOf(rest.output);
   const rights = parent ? checkRights(ports, parent, prepared.output) : ok(null);
   if (!rights.ok) return rights;
   const { runner: name, marks, given, message = '' } = request;

@@ -13,7 +13,7 @@ export type Wish = 'message' | 'pause' | 'interrupt' | 'terminate' | 'kill';
 const IDLE = new Set<ThreadStatus>(['paused', 'waiting', 'needs_input', 'interrupted']);
 type EndedFromOutside = 'terminated' | 'killed';
 
-const answered = (output: Json): Outcome<Answer> => ok({ output, marks: EMPTY });
+const toAnswer = (output: Json): Outcome<Answer> => ok({ output, marks: EMPTY });
 
 /** Sends a signal. Two equal requests are two signals. */
 function send({ ports, by }: Pick<Asker, 'ports' | 'by'>, id: string, kind: string, payload: Json) {
@@ -21,7 +21,7 @@ function send({ ports, by }: Pick<Asker, 'ports' | 'by'>, id: string, kind: stri
   return ports.store.signal({ thread: id, kind, payload, key, by });
 }
 
-/** Ends a thread that no process runs, and everything below it. A parent that runs here counts it. */
+/** Ends a thread that no process runs, and its descendants. A parent that runs here counts its cost. */
 async function endIdle(
   { ports, by }: Pick<Asker, 'ports' | 'by'>,
   id: string,
@@ -57,7 +57,7 @@ const marksOf = ({ thread, given }: Asker): JsonObject =>
 export async function steer(
   asker: Asker,
   name: string,
-  wish: Wish,
+  kind: Wish,
   payload: JsonObject = {},
 ): Promise<Outcome<Answer>> {
   const row = await reach(asker, name, 'thread.control');
@@ -69,16 +69,16 @@ export async function steer(
   }
   const about = { thread_id: nameFor(asker, id) };
   const marked = { ...payload, ...marksOf(asker) };
-  if (wish === 'terminate' || wish === 'kill') {
-    const end = wish === 'kill' ? 'killed' : 'terminated';
+  if (kind === 'terminate' || kind === 'kill') {
+    const end = kind === 'kill' ? 'killed' : 'terminated';
     const isIdle = IDLE.has(status);
     const ended = await (isIdle ? endIdle(asker, id, end) : endRunning(asker, id, end, marked));
     if (!ended.ok) return ended;
-    return answered({ ...about, ...(isIdle ? { status: end } : { status, signal: wish }) });
+    return toAnswer({ ...about, ...(isIdle ? { status: end } : { status, signal: kind }) });
   }
-  if (wish === 'pause' && status === 'paused') return answered({ ...about, status });
-  const sent = await send(asker, id, wish, marked);
-  return sent.ok ? answered({ ...about, status, signal: wish }) : sent;
+  if (kind === 'pause' && status === 'paused') return toAnswer({ ...about, status });
+  const sent = await send(asker, id, kind, marked);
+  return sent.ok ? toAnswer({ ...about, status, signal: kind }) : sent;
 }
 
 /** Resumes a paused or interrupted thread in this process. */
@@ -101,7 +101,7 @@ export async function resume(
   const { threads } = asker.ports;
   const first = await Promise.race([threads.resume(id), threads.live.entered(id)]);
   if (first && !first.ok) return first;
-  return answered({
+  return toAnswer({
     thread_id: nameFor(asker, id),
     status: first ? first.output.status : 'running',
   });

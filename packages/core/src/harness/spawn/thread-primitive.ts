@@ -1,5 +1,5 @@
-// The primitive `thread` at the end of the chains of `threads/*`, as one table of functions. The layers above it
-// are data: `thread_directive` over `safety_harness` over `spawn_thread`. Each adds to the config, and the
+// Implements the primitive `thread` at the end of the chains of `threads/*`, as one table of functions. The layers
+// above it are data: `thread_directive` over `safety_harness` over `spawn_thread`. Each adds to the config, and the
 // config names the function. The item type `artifact` reads results that were too large for a reply, piece by
 // piece; a thread needs no right for its own.
 import {
@@ -64,10 +64,10 @@ function waitIn(
   usual: number,
 ): number {
   const fallback = isClient(asker) ? CLIENT_WAIT_MS : usual;
-  const [said = fallback] = names
+  const [requestedMs = fallback] = names
     .map((name) => countIn(parameters, name, Number.NaN))
     .filter((ms) => !Number.isNaN(ms));
-  return isClient(asker) ? Math.min(said, MAX_CLIENT_WAIT_MS) : said;
+  return isClient(asker) ? Math.min(requestedMs, MAX_CLIENT_WAIT_MS) : requestedMs;
 }
 
 /** Fails unless the policy of the surface allows the directive. It applies outside of threads. */
@@ -99,7 +99,7 @@ function requestOf(asker: Asker, parameters: JsonObject, config: JsonObject): Sp
     ...(isObject(inputs) ? { inputs } : {}),
     ...(message === undefined ? {} : { message }),
     ...(model === undefined ? {} : { model }),
-    // The layers above the base make the id. A thread has reserved it in its intent.
+    // The layers above the base generate the id. A thread has reserved it in its intent.
     ...(asker.intent?.child !== undefined
       ? { id: asker.intent.child, isUnfinished: asker.intent.isUnfinished }
       : config.make_id === true || id === undefined
@@ -121,19 +121,19 @@ const NO_HANDLES = fail('permission_denied', 'a client without handles cannot st
 
 const spawn: Act = async (asker, parameters, config) => {
   const { thread, verify } = asker;
-  const held = verify({ capability: 'spawn.thread' });
-  if (!held.ok) return held;
+  const right = verify({ capability: 'spawn.thread' });
+  if (!right.ok) return right;
   if (isClient(asker) && config.make_id !== true) return NO_CHOICE;
   // The client could never name such a thread again.
   if (isClient(asker) && !asker.handles) return NO_HANDLES;
-  const there = await worldFor(asker, textIn(parameters, 'project_path'));
-  if (!there.ok) return there;
-  await there.output.library.refresh();
+  const target = await portsFor(asker, textIn(parameters, 'project_path'));
+  if (!target.ok) return target;
+  await target.output.library.refresh();
   const directive = plainText(parameters.directive_name);
-  const allowed = checkSurface({ ...asker, ports: there.output }, directive);
+  const allowed = checkSurface({ ...asker, ports: target.output }, directive);
   if (!allowed.ok) return allowed;
   const request = requestOf(asker, parameters, config);
-  const started = await spawnThread(there.output, thread, request);
+  const started = await spawnThread(target.output, thread, request);
   if (!started.ok) return started;
   const name = nameFor(asker, started.output.id);
   const answer = startedAnswer(asker, spawnAnswer(started.output), name);
@@ -152,7 +152,7 @@ function startedAnswer(asker: Asker, answer: JsonObject, name: string): JsonObje
   return isClient(asker) ? { ...rest, thread_id: name, handle: name } : answer;
 }
 
-async function worldFor(
+async function portsFor(
   { ports, verify }: Asker,
   path: string | undefined,
 ): Promise<Outcome<HarnessPorts>> {
@@ -207,12 +207,12 @@ const registry: Act = async (asker, parameters, config) => {
 };
 
 const steering =
-  (wish: Wish): Act =>
+  (kind: Wish): Act =>
   (asker, parameters) => {
     const reason = textIn(parameters, 'reason');
     const content = textIn(parameters, 'content') ?? textIn(parameters, 'inject_message');
     const isSystem = getOwn(parameters, 'role') === 'system';
-    return steer(asker, idOf(parameters), wish, {
+    return steer(asker, idOf(parameters), kind, {
       ...(reason !== undefined && { reason }),
       ...(content !== undefined && { content: isSystem ? `[system] ${content}` : content }),
     });
@@ -248,10 +248,10 @@ const THREAD_ACTIONS = {
   pause: (asker, id, { reason }) => steer(asker, id, 'pause', because(reason)),
   resume: (asker, id, { message, content }) => resume(asker, id, wordIn(message ?? content)),
   async inject(asker, id, { message, content }) {
-    const said = wordIn(message ?? content);
-    return said === ''
+    const text = wordIn(message ?? content);
+    return text === ''
       ? fail('invalid_input', '`inject` needs a `message`')
-      : await steer(asker, id, 'message', { content: said });
+      : await steer(asker, id, 'message', { content: text });
   },
   cancel: (asker, id, { reason }) => steer(asker, id, 'terminate', because(reason)),
 } satisfies Record<string, (asker: Asker, id: string, parameters: JsonObject) => Answered>;
@@ -264,7 +264,7 @@ async function askerOf(
   call: Pick<PrimitiveCall, 'from' | 'verify' | 'signal' | 'given' | 'values' | 'idempotencyKey'>,
 ): Promise<Outcome<Asker>> {
   const { surface = '', name = '', handles, __thread_id: id, __auth } = call.from ?? {};
-  // INVARIANT: a call only ever counts as a thread's if it shows the thread's token. The id alone is a claim.
+  // INVARIANT: a call never counts as a call of a thread without that thread's token. The id proves nothing.
   const thread = id === undefined || __auth === undefined ? undefined : reach.live.get(id)?.thread;
   if (id !== undefined && !thread) {
     return fail('permission_denied', `thread \`${id}\` does not run here`, { missing: 'thread' });
@@ -294,7 +294,7 @@ export function createThreadPrimitive(ports: ThreadPorts): Primitive {
     name: 'thread',
     async run(call): Promise<Outcome<PrimitiveResult>> {
       const name = plainText(call.config.function);
-      const act = Object.entries<Act>(ACTS).find(([known]) => known === name)?.[1];
+      const act = Object.entries<Act>(ACTS).find(([key]) => key === name)?.[1];
       if (!act) {
         const hint = suggestion(name, Object.keys(ACTS));
         return fail('config_invalid', `thread function \`${name}\` not found${hint}`, {
@@ -304,17 +304,17 @@ export function createThreadPrimitive(ports: ThreadPorts): Primitive {
       const asker = await askerOf(ports, call);
       if (!asker.ok) return asker;
       const { parameters } = call;
-      const given = call.tool.background ? { ...parameters, ...AT_ONCE } : parameters;
-      return await act(asker.output, given, call.config);
+      const passed = call.tool.background ? { ...parameters, ...AT_ONCE } : parameters;
+      return await act(asker.output, passed, call.config);
     },
     plan: (call) => ({ thread: call.config.function ?? call.tool.id }),
   };
 }
 
-function checkNames(what: string, parameters: JsonObject, known: readonly string[]): Outcome<null> {
-  const unknown = Object.keys(parameters).find((name) => !known.includes(name));
-  if (unknown === undefined) return ok(null);
-  const message = `${what} has no parameter \`${unknown}\`; use one of: ${known.join(', ')}`;
+function checkNames(what: string, parameters: JsonObject, names: readonly string[]): Outcome<null> {
+  const extra = Object.keys(parameters).find((name) => !names.includes(name));
+  if (extra === undefined) return ok(null);
+  const message = `${what} has no parameter \`${extra}\`; use one of: ${names.join(', ')}`;
   return fail('invalid_input', message);
 }
 
@@ -346,7 +346,7 @@ export function artifactKind(ports: { live: LiveThreads }): Kind {
       return ok({
         op: { type: 'artifact', name: 'read', target: id, opLabels: ['op:artifact'] },
         async body(_values, { caller: { __auth, __thread_id: thread = '' } }) {
-          // INVARIANT: a call only ever counts as a thread's if it shows the thread's token. An id is a claim.
+          // INVARIANT: a call never counts as a call of a thread without that thread's token.
           const running = __auth === undefined ? undefined : ports.live.get(thread);
           if (!running) {
             return fail('permission_denied', 'an artifact can be read only by its own thread');
@@ -402,10 +402,10 @@ export function threadKind(ports: ThreadPorts): Kind {
           const passed: JsonObject = Object.fromEntries(
             inputs.map(({ name }, at) => [name, values[at]?.data ?? null]),
           );
-          const done = await THREAD_ACTIONS[action](asker.output, id, passed);
-          return done.ok
-            ? ok(makeValue(done.output.output, { descriptor: done.output.marks }))
-            : done;
+          const outcome = await THREAD_ACTIONS[action](asker.output, id, passed);
+          return outcome.ok
+            ? ok(makeValue(outcome.output.output, { descriptor: outcome.output.marks }))
+            : outcome;
         },
       });
     },

@@ -1,4 +1,4 @@
-// Names of a call before it is made: the key that its tool can pass on, and the id of the thread that it will
+// Names a call before it is made: with the key that its tool can pass on, and the id of the thread that it will
 // spawn. The intent records both. A call of a lost process is made again with the same names, so that a server
 // with that key, or an existing child, does not repeat the work.
 import { hash } from 'node:crypto';
@@ -14,17 +14,17 @@ import { type IdentifiedCall, spawnsBy } from './tool-call.ts';
 type Callee = Pick<IdentifiedCall, 'tool' | 'parameters'> & { verb: string };
 
 /**
- * Returns the key of a call, the same for a repeated step. Servers of other people get it, so it reveals
- * nothing.
+ * Returns the key of a call, the same for a repeated step. Servers outside receive the key, so it reveals nothing
+ * about the call.
  */
 export const callKey = ({ place, journal, control }: CallRecord, { id }: ToolCallBlock): string =>
   control.intents.get(id)?.key ??
   hash('sha256', JSON.stringify([place.id, journal.turn, id]), 'base64url').slice(0, 32);
 
-function nameOf(library: Library, wanted: string): string {
-  const found = library.find('directive', wanted);
+function nameOf(library: Library, directive: string): string {
+  const found = library.find('directive', directive);
   const name = found.ok ? found.output.directive?.name : undefined;
-  return name ?? (wanted.replace(/[^A-Za-z0-9_-]+/g, '_') || 'thread');
+  return name ?? (directive.replace(/[^A-Za-z0-9_-]+/g, '_') || 'thread');
 }
 
 /** Returns the id of the thread that a call will spawn. A repeated call keeps its child. */
@@ -36,8 +36,8 @@ export async function childOf(
   if (before?.isUnfinished) return before.child;
   const spawn = verb === 'execute' ? spawnsBy(ports.library, tool) : undefined;
   if (!spawn) return undefined;
-  const given = plainText(getOwn(parameters, 'thread_id') ?? '');
-  if (!spawn.makesId) return parseThreadId(given).ok ? given : undefined;
+  const id = plainText(getOwn(parameters, 'thread_id') ?? '');
+  if (!spawn.makesId) return parseThreadId(id).ok ? id : undefined;
   const name = nameOf(ports.library, plainText(getOwn(parameters, 'directive_name') ?? ''));
   return await freeId(name, ports);
 }
@@ -66,11 +66,11 @@ export function nameCall(
 }
 
 export function endCall(
-  { control: { intents: begun, atWork } }: Pick<Thread, 'control'>,
+  { control: { intents, atWork } }: Pick<Thread, 'control'>,
   { id }: ToolCallBlock,
 ): void {
-  atWork.delete(begun.get(id)?.key ?? '');
-  begun.delete(id);
+  atWork.delete(intents.get(id)?.key ?? '');
+  intents.delete(id);
 }
 
 /** True if the child was recorded before this id was reserved, so that it belongs to another call. */

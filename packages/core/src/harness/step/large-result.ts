@@ -31,8 +31,8 @@ export interface Result {
 }
 
 function bounds({ library }: HarnessPorts): { max: number; preview: number } {
-  const given = numberAt(library.config('limits').value, 'max_result') ?? -1;
-  const least = Math.max(given >= 0 ? given : MAX_RESULT, 1000);
+  const configured = numberAt(library.config('limits').value, 'max_result') ?? -1;
+  const least = Math.max(configured >= 0 ? configured : MAX_RESULT, 1000);
   return { max: least, preview: Math.min(PREVIEW, least / 2) };
 }
 
@@ -49,16 +49,16 @@ export async function keepResult(
   if (sizeUpTo(content, max) <= max) return result;
   const about = { marks: packMarks(marks), is_error: isError, ...(facts && { facts }) };
   const bytes = Buffer.from(JSON.stringify({ content, ...about }));
-  const kept = await ports.store.putArtifact(id, bytes);
+  const hash = await ports.store.putArtifact(id, bytes);
   const begins = shorten(content, preview);
-  const shown = kept.ok
-    ? { artifact: kept.output, bytes: bytes.length, preview: begins, message: read(kept.output, 0) }
+  const replacement = hash.ok
+    ? { artifact: hash.output, bytes: bytes.length, preview: begins, message: read(hash.output, 0) }
     : {
         bytes: bytes.length,
         preview: begins,
-        message: `the rest is lost: ${kept.error.detail.message}`,
+        message: `the rest is lost: ${hash.error.detail.message}`,
       };
-  return { ...result, content: shown };
+  return { ...result, content: replacement };
 }
 
 /** Returns a preview of a value for a reference, and `undefined` if the value is small. */

@@ -1,5 +1,5 @@
 // Detects a model that repeats itself, from its last five calls without times and secondary ids. Calls of one
-// turn are one attempt. A new result, or a new change, breaks a loop: tests after every change are no loop.
+// turn are one attempt. A new result, or a new change, breaks a loop: tests after every change are not a loop.
 import { hash } from 'node:crypto';
 import {
   canonicalJson,
@@ -64,12 +64,12 @@ const plainText = (value: Json): string =>
   shortened(canonical(isDeeperThan(value, MAX_DEPTH) ? value : plain(value)));
 
 /** Returns the compared fields. An id counts if the call has nothing else. */
-function countedFields(given: JsonObject, volatile: readonly string[]): Record<string, string> {
+function countedFields(input: JsonObject, volatile: readonly string[]): Record<string, string> {
   const ids: Record<string, string> = {};
   const others: Record<string, string> = {};
   let hasOthers = false;
-  for (const name of Object.keys(given).sort()) {
-    const value = given[name] as Json;
+  for (const name of Object.keys(input).sort()) {
+    const value = input[name] as Json;
     if (volatile.includes(name) || fits(value, TIMES)) continue;
     const isText = typeof value === 'string';
     const isId = isText && fits(value, IDS);
@@ -81,8 +81,8 @@ function countedFields(given: JsonObject, volatile: readonly string[]): Record<s
 }
 
 /** Returns the print of a call in memory, where short values are in the clear. */
-function printOf({ tool, arguments: given, volatile = [], turn }: ObservedCall): CallPrint {
-  const fields = isObject(given) ? countedFields(given, volatile) : { '': plainText(given) };
+function printOf({ tool, arguments: input, volatile = [], turn }: ObservedCall): CallPrint {
+  const fields = isObject(input) ? countedFields(input, volatile) : { '': plainText(input) };
   const key = shortened(JSON.stringify([tool, fields]));
   return turn === undefined ? { tool, key, fields } : { tool, key, fields, turn };
 }
@@ -96,7 +96,7 @@ const digested = ({ tool, key, fields, turn }: CallPrint): CallPrint => ({
   ...(turn !== undefined && { turn }),
 });
 
-/** True for one tool with the same arguments except at most one, while another is the same. */
+/** True for two calls of one tool that differ in at most one of two or more arguments. */
 function isSimilar(a: CallPrint, b: CallPrint): boolean {
   if (a.tool !== b.tool) return false;
   if (a.key === b.key) return true;
@@ -153,7 +153,7 @@ function sinceNews(
         : at > 0 &&
           (isNewChange(entry, recent) || isNewResult(entry, alike.slice(0, at), countErrors));
     if (!isNew) continue;
-    // A call before another call's change saw other data.
+    // A call before another call's change has read other data.
     const place = recent.indexOf(entry);
     since = alike.filter((each) => recent.indexOf(each) >= place);
   }
@@ -202,7 +202,7 @@ function findSimilar(recent: readonly Entry[], newest: Entry): LoopFound | undef
   };
 }
 
-/** A cheap check: the newest call alone makes no pattern, and most calls are like no other. */
+/** A cheap check before the search for patterns. Most calls are not similar to another one. */
 function mayLoop(recent: readonly Entry[], newest: Entry): boolean {
   for (const entry of recent) {
     if (entry !== newest && (entry.key === newest.key || isSimilar(entry, newest))) return true;

@@ -21,26 +21,26 @@ export function sizeUpTo(value: Json, max: number): number {
 }
 
 const cutText = (text: string, room: number): string => {
-  const shown = text.slice(0, Math.max(0, room));
-  // A half surrogate pair is dropped.
-  const whole = /[\ud800-\udbff]$/.test(shown) ? shown.slice(0, -1) : shown;
+  const start = text.slice(0, Math.max(0, room));
+  // Half of a surrogate pair is dropped.
+  const whole = /[\ud800-\udbff]$/.test(start) ? start.slice(0, -1) : start;
   return `${whole}… (${text.length} characters in all)`;
 };
 
 function cutList(list: readonly Json[], room: number): Json[] {
-  const shown: Json[] = [];
-  let left = room;
+  const parts: Json[] = [];
+  let rest = room;
   for (const item of list) {
-    if (left <= 0) break;
-    const part = shorten(item, left);
-    shown.push(part);
-    left -= sizeUpTo(part, left) + 1;
+    if (rest <= 0) break;
+    const part = shorten(item, rest);
+    parts.push(part);
+    rest -= sizeUpTo(part, rest) + 1;
   }
-  if (shown.length < list.length) shown.push(`… (${list.length} items in all)`);
-  return shown;
+  if (parts.length < list.length) parts.push(`… (${list.length} items in all)`);
+  return parts;
 }
 
-/** A shorter part of a value says nothing. */
+/** Smallest useful part of a value, in characters. */
 const LEAST = 16;
 
 /** Shares the room: small parts in full, the rest among the large ones. A part without room is left out. */
@@ -50,27 +50,27 @@ function sharesOf(value: JsonObject, room: number): Map<string, number> {
     size: sizeUpTo(value[key] as Json, room) + key.length + 4,
   }));
   const shares = new Map<string, number>();
-  let [left, count] = [room, sizes.length];
+  let [rest, count] = [room, sizes.length];
   for (const { key, size } of sizes.toSorted((a, b) => a.size - b.size)) {
-    const share = Math.min(size, Math.floor(left / count));
+    const share = Math.min(size, Math.floor(rest / count));
     if (share === size || share >= LEAST) shares.set(key, share);
-    left -= share;
+    rest -= share;
     count -= 1;
   }
   return shares;
 }
 
 function cutObject(value: JsonObject, room: number): JsonObject {
-  const shown: JsonObject = {};
+  const parts: JsonObject = {};
   const shares = sharesOf(value, room);
   const keys = Object.keys(value);
   for (const key of keys) {
     const share = shares.get(key);
     if (share === undefined) continue;
-    setOwn(shown, key, shorten(value[key] as Json, share - key.length - 4));
+    setOwn(parts, key, shorten(value[key] as Json, share - key.length - 4));
   }
-  if (shares.size < keys.length) setOwn(shown, '…', `${keys.length} fields in all`);
-  return shown;
+  if (shares.size < keys.length) setOwn(parts, '…', `${keys.length} fields in all`);
+  return parts;
 }
 
 /** Returns the value, or as much of it as fits in about `room` characters. */

@@ -81,13 +81,13 @@ export type StepFacts = Pick<
 /** Returns the ending of a run whose directive returned its outputs. `given`: marks of the outputs. */
 export function toReturnValue(
   { place, talk }: DirectiveTalk,
-  known: Pick<IdentifiedCall, 'verb' | 'request'>,
+  callee: Pick<IdentifiedCall, 'verb' | 'request'>,
   output: Json,
-  given: Descriptor,
+  marksOfOutput: Descriptor,
 ): Ending | undefined {
-  if (known.verb !== 'execute' || getOwn(known.request, 'action') !== 'return') return undefined;
+  if (callee.verb !== 'execute' || getOwn(callee.request, 'action') !== 'return') return undefined;
   if (getOwn(output, 'directive') !== place.directive.name) return undefined;
-  const marks = mergeDescriptors(talk.conversation.ownMarks(), given);
+  const marks = mergeDescriptors(talk.conversation.ownMarks(), marksOfOutput);
   return { status: 'completed', reason: '', outputs: getOwn(output, 'outputs') ?? {}, marks };
 }
 
@@ -138,9 +138,9 @@ export function noteResult(
   }
   const cost = packCost(budget.meter.read());
   const unused = thread.rights.approved.unused(call.id);
-  const given = unused.length > 0 ? givenBack(unused, call.id) : undefined;
+  const returns = unused.length > 0 ? givenBack(unused, call.id) : undefined;
   const events: JournalEvent[] = [{ type: 'tool_result', data }];
-  journal.note(given ? [...events, ...given.events] : events, { cost, ...given?.change });
+  journal.note(returns ? [...events, ...returns.events] : events, { cost, ...returns?.change });
   endCall(thread, call);
 }
 
@@ -151,9 +151,9 @@ async function conclude(
   result: Result,
   tool?: string,
 ): Promise<void> {
-  const kept = await keepResult(thread, result);
-  noteResult(thread, call, kept, tool);
-  thread.talk.conversation.result(call.id, kept, result.content);
+  const stored = await keepResult(thread, result);
+  noteResult(thread, call, stored, tool);
+  thread.talk.conversation.result(call.id, stored, result.content);
 }
 
 /** Coordination of calls that run at the same time. */
@@ -179,20 +179,20 @@ interface KernelCall {
 export async function callKernel(
   thread: Thread,
   call: ToolCallBlock,
-  known: IdentifiedCall,
+  callee: IdentifiedCall,
   { values, marks, frame, group = {} }: KernelCall,
 ): Promise<Outcome<Value>> {
   const { ports, place, rights } = thread;
   const guards = rights.rules.guards();
   const key = callKey(thread, call);
-  const act = stepAct(thread, call, known, { key, group, marks });
+  const act = stepAct(thread, call, callee, { key, group, marks });
   const judged =
     thread.hooks.pending.size > 0 ? await decideWithheldResult(thread, call, act) : undefined;
   if (judged) return markedWith(judged, marks);
   // If a person approved the script statement, the call that the statement makes needs no second approval.
   const ask = frame?.isApproved
     ? APPROVED
-    : inTurnOf(group, askAbout(thread, { id: call.id, key, effect: known.effect }));
+    : inTurnOf(group, askAbout(thread, { id: call.id, key, effect: callee.effect }));
   const caller: Caller = {
     surface: 'thread',
     name: place.id,
@@ -206,10 +206,10 @@ export async function callKernel(
     act,
     ...(frame?.approved !== undefined && { approved: frame.approved }),
   };
-  const request = { ...known.request, values };
-  const done = await ports.kernel[known.verb](request as never, caller);
-  const added = done.ok ? addRules(thread, call, known) : ok(null);
-  return done.ok && known.isReading ? done : markedWith(added.ok ? done : added, marks);
+  const request = { ...callee.request, values };
+  const outcome = await ports.kernel[callee.verb](request as never, caller);
+  const added = outcome.ok ? addRules(thread, call, callee) : ok(null);
+  return outcome.ok && callee.isReading ? outcome : markedWith(added.ok ? outcome : added, marks);
 }
 
 /** Calls that run at the same time ask in their order, because a question is recorded. */
@@ -296,7 +296,7 @@ const stoppedAtWork = (tool: string, { error }: Failure): Failure =>
   fail('cancelled', `\`${tool}\` was stopped while it ran`, { ...error.detail });
 
 // INVARIANT: a write that was stopped is never repeated, whatever a hook answers, because it may have had its
-// effect. The model gets an error and can look.
+// effect. The model gets an error and can check.
 const mayRepeat = ({ effect }: StepFacts, event: FlowCheckpoint): boolean =>
   effect !== 'write' || event.name !== 'error' || !isStopped(event.fault);
 
@@ -306,26 +306,26 @@ const isStopped = ({ code }: Fault): boolean =>
 export async function performCall(
   thread: Thread,
   call: ToolCallBlock,
-  known: IdentifiedCall,
+  callee: IdentifiedCall,
   group: CallGroup,
 ): Promise<Outcome<Value>> {
   const { conversation, references } = thread.talk;
   // The text of the model carries the marks of everything that it has read.
   const marks = conversation.ownMarks();
   if (references) {
-    const named = resolveCall(references, known, marks);
+    const named = resolveCall(references, callee, marks);
     return named.ok
       ? await callKernel(thread, call, named.output.known, { ...named.output, group })
       : markFailure(named, marks);
   }
   // A parameter can have any name, `__proto__` too.
   const values: Record<string, Value> = Object.create(null);
-  for (const [name, data] of Object.entries(known.parameters)) {
+  for (const [name, data] of Object.entries(callee.parameters)) {
     values[name] = makeValue(data, { descriptor: marks });
   }
-  const { content } = known.request;
+  const { content } = callee.request;
   if (content !== undefined) values.content = makeValue(content, { descriptor: marks });
-  return await callKernel(thread, call, known, { values, marks, group });
+  return await callKernel(thread, call, callee, { values, marks, group });
 }
 
 interface StepOptions {
@@ -339,23 +339,23 @@ interface StepOptions {
 export function stepAct(
   thread: Thread,
   call: ToolCallBlock,
-  known: StepFacts,
+  callee: StepFacts,
   { key = callKey(thread, call), group = {}, marks = EMPTY }: StepOptions = {},
 ): ActPorts {
   const { size, recorded, inTurn, mayBegin } = group;
   const { ports, journal, budget, control } = thread;
-  const { tool, verb, effect, volatile } = known;
+  const { tool, verb, effect, volatile } = callee;
   control.currentCall = call.id;
   const step = {
-    // Only hooks read this.
+    // Only hooks read this, so it is computed on demand.
     get kind() {
       return verb === 'execute' ? stepKind(ports.library, tool) : 'tool';
     },
     tool,
     turn: journal.turn,
     // Hooks judge the resolved arguments. The journal has the arguments as the model wrote them.
-    arguments: known.resolved ?? call.arguments,
-    required: () => requiredFor(ports, known),
+    arguments: callee.resolved ?? call.arguments,
+    required: () => requiredFor(ports, callee),
     call: { id: call.id, held: (event: FlowCheckpoint) => heldResult(thread, event, marks) },
   };
   return {
@@ -367,7 +367,7 @@ export function stepAct(
       if (event) return limitFault(event, used.tool_calls ?? 0n);
       // The count precedes the commit, so that a parallel branch sees it.
       const n = budget.meter.countToolCall();
-      const child = await childOf(ports, control.intents.get(call.id), known);
+      const child = await childOf(ports, control.intents.get(call.id), callee);
       const { budgets } = thread.rights.own;
       const counted = budgets.length > 0 ? budgets.filter((one) => one.tool === tool) : budgets;
       const isCounted = counted.length > 0 && verb === 'execute';
@@ -391,20 +391,20 @@ export function stepAct(
         ...aboutArguments(inputs),
       };
       const commit = () => commitIntent(thread, call.id, { type: 'tool_call', data });
-      const noted = await (use ? takeUse(thread, counted, commit) : commit());
+      const committed = await (use ? takeUse(thread, counted, commit) : commit());
       recorded?.();
-      return noted;
+      return committed;
     },
     run(body) {
       const use = control.intents.get(call.id)?.use;
       if (use) use.isBegun = true;
-      return runStep(thread, known, body);
+      return runStep(thread, callee, body);
     },
     async checkpoint(event) {
       thread.talk.conversation.learn(marks, false);
       if (event.name === 'before_step') return await raise(thread, event, step);
       await inTurn?.();
-      return await raiseDone(thread, call, event, step, mayRepeat(known, event));
+      return await raiseDone(thread, call, event, step, mayRepeat(callee, event));
     },
   };
 }
@@ -424,8 +424,8 @@ async function raiseDone(
     return await raise(thread, event, step);
   }
   conversation.learn(descriptorOfFault(event.fault), false);
-  const told = event.name === 'error' ? { ...event, call: call.id } : event;
-  const verdict = await raise(thread, told, step);
+  const reported = event.name === 'error' ? { ...event, call: call.id } : event;
+  const verdict = await raise(thread, reported, step);
   return !isRepeatable && verdict?.action === 'retry' ? undefined : verdict;
 }
 
@@ -433,12 +433,12 @@ async function raiseDone(
 function noteOrigins(
   control: Control,
   { id }: ToolCallBlock,
-  given: Parameters<typeof aboutArguments>[0],
+  list: Parameters<typeof aboutArguments>[0],
 ): void {
-  for (const { origin } of given) {
+  for (const { origin } of list) {
     const intent = origin && control.intents.get(id);
     if (!intent) continue;
-    control.intents.set(id, { ...intent, ...aboutArguments(given) });
+    control.intents.set(id, { ...intent, ...aboutArguments(list) });
     return;
   }
 }
@@ -453,7 +453,7 @@ export const hasWithheldResult = (
 ): boolean => [...pending.values()].some(({ call_id, held }) => held && call_id === id);
 
 /**
- * True if the call stays open: a hook is asked about it, or the thread is handed over before its result. An
+ * True if the call stays open: a hook is asked about it, or another process takes the thread before its result. An
  * interrupted reader's call is repeated after the resume.
  */
 export const isOpenCall = (
@@ -475,13 +475,13 @@ export async function beginStep(
 ): Promise<{ known: IdentifiedCall } | { ending: Ending | undefined }> {
   const escalated = thread.control.escalated.get(call.id);
   if (escalated) return { ending: await endEscalated(thread, call, escalated) };
-  const known = identifyCall(thread.ports, call);
-  if (!known.ok) {
-    const done = asResult(known, thread.talk.conversation.ownMarks());
-    await conclude(thread, call, done);
+  const callee = identifyCall(thread.ports, call);
+  if (!callee.ok) {
+    const result = asResult(callee, thread.talk.conversation.ownMarks());
+    await conclude(thread, call, result);
     return { ending: stop(thread) };
   }
-  const { tool, verb, effect, parameters, volatile } = known.output;
+  const { tool, verb, effect, parameters, volatile } = callee.output;
   const loop = thread.talk.detector.observe({
     id: call.id,
     turn: thread.journal.turn,
@@ -497,7 +497,7 @@ export async function beginStep(
     if (!isKnown) thread.talk.loops += 1;
     await raiseError(thread, { ok: false, error: loopFault(loop) }, tool, { call: call.id });
   }
-  return thread.control.ending ? { ending: thread.control.ending } : { known: known.output };
+  return thread.control.ending ? { ending: thread.control.ending } : { known: callee.output };
 }
 
 /** Ends a call that a person was asked about. It is not repeated; the answer is its result. */
@@ -506,16 +506,16 @@ async function endEscalated(
   call: ToolCallBlock,
   escalated: EscalatedCall,
 ): Promise<Ending | undefined> {
-  const told = await escalatedResult(thread, call.id, escalated);
-  if (!told.ok) return { status: 'interrupted', reason: told.error.detail.message };
-  if (told.output === undefined) return thread.control.ending;
+  const answer = await escalatedResult(thread, call.id, escalated);
+  if (!answer.ok) return { status: 'interrupted', reason: answer.error.detail.message };
+  if (answer.output === undefined) return thread.control.ending;
   thread.control.escalated.delete(call.id);
-  const known = identifyCall(thread.ports, call);
-  if (known.ok) thread.control.failures.delete(known.output.tool);
+  const callee = identifyCall(thread.ports, call);
+  if (callee.ok) thread.control.failures.delete(callee.output.tool);
   const own = thread.talk.conversation.ownMarks();
   const marks = mergeDescriptors(own, unpackMarks(escalated.marks));
-  const result = { content: told.output, marks, isError: true };
-  await conclude(thread, call, result, known.ok ? known.output.tool : undefined);
+  const result = { content: answer.output, marks, isError: true };
+  await conclude(thread, call, result, callee.ok ? callee.output.tool : undefined);
   return stop(thread);
 }
 
@@ -523,7 +523,7 @@ async function endEscalated(
 export async function endStep(
   thread: Thread,
   call: ToolCallBlock,
-  known: IdentifiedCall,
+  callee: IdentifiedCall,
   outcome: Outcome<Value>,
 ): Promise<Ending | undefined> {
   // The answer of a person will be the result of this open call.
@@ -531,18 +531,18 @@ export async function endStep(
   if (
     ending &&
     ((isParked(thread) && isPending(outcome)) ||
-      isOpenCall(thread, call.id, outcome, known.isReading))
+      isOpenCall(thread, call.id, outcome, callee.isReading))
   )
     return ending;
-  const done = asResult(outcome, thread.talk.conversation.ownMarks());
-  thread.talk.detector.learned(call.id, withoutTime(done.content), done.isError);
-  const asked = await escalateFailure(thread, call.id, known.tool, done);
-  if (asked.ok && asked.output) return thread.control.ending;
-  await conclude(thread, call, done, known.tool);
+  const result = asResult(outcome, thread.talk.conversation.ownMarks());
+  thread.talk.detector.learned(call.id, withoutTime(result.content), result.isError);
+  const escalation = await escalateFailure(thread, call.id, callee.tool, result);
+  if (escalation.ok && escalation.output) return thread.control.ending;
+  await conclude(thread, call, result, callee.tool);
   const ended = stop(thread);
   if (ended) return ended;
   if (!outcome.ok) return undefined;
-  return toReturnValue(thread, known, outcome.output.data, outcome.output.meta.descriptor);
+  return toReturnValue(thread, callee, outcome.output.data, outcome.output.meta.descriptor);
 }
 
 /** Returns the ending of a run. After a lost commit this process stops and another can resume. */

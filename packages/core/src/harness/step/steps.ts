@@ -11,10 +11,10 @@ const MAX_AT_ONCE = 8;
 
 /** True for searches, loads and tools that only read. */
 function mayRunInParallel(ports: HarnessPorts, call: ToolCallBlock): boolean {
-  const known = identifyCall(ports, call);
-  // A reader takes a turn of the thread.
-  if (!known.ok || known.output.effect !== 'read' || known.output.isReading) return false;
-  const { verb, request } = known.output;
+  const callee = identifyCall(ports, call);
+  // A reader uses a turn of the thread.
+  if (!callee.ok || callee.output.effect !== 'read' || callee.output.isReading) return false;
+  const { verb, request } = callee.output;
   return (
     verb === 'search' || verb === 'load' || (verb === 'execute' && request.item_type === 'tool')
   );
@@ -31,7 +31,7 @@ function groupSize(
 ): number {
   const recorded = ports.replay?.group(place.id, calls[first]?.id ?? '');
   if (recorded !== undefined) return recorded;
-  // Hooks see one step at a time.
+  // Hooks get one step at a time.
   if (hooks.list.length > 0) return 1;
   let end = first;
   while (end < calls.length && end - first < MAX_AT_ONCE) {
@@ -53,18 +53,18 @@ async function runOne(
   return await endStep(thread, call, step.known, outcome);
 }
 
-type Begun = { call: ToolCallBlock; known: IdentifiedCall };
+type StartedCall = { call: ToolCallBlock; known: IdentifiedCall };
 
 /**
  * Makes the calls at the same time and records their events in the order of the calls. Each call begins when the
  * intent of the call before it is recorded or was not needed. A call records all other events after every intent
  * is recorded and the calls before it are done.
  */
-async function performAtOnce(thread: Thread, begun: readonly Begun[], size: number) {
+async function performAtOnce(thread: Thread, started: readonly StartedCall[], size: number) {
   const { promise: allBegun, resolve: endBegin } = Promise.withResolvers<void>();
-  const done: ReturnType<typeof performCall>[] = [];
-  for (const { call, known } of begun) {
-    const before = Promise.all([allBegun, ...done]);
+  const running: ReturnType<typeof performCall>[] = [];
+  for (const { call, known } of started) {
+    const before = Promise.all([allBegun, ...running]);
     const { promise: hasIntent, resolve: recorded } = Promise.withResolvers<void>();
     const group: CallGroup = {
       size,
@@ -77,11 +77,11 @@ async function performAtOnce(thread: Thread, begun: readonly Begun[], size: numb
     };
     await thread.journal.catchUp();
     const outcome = performCall(thread, call, known, group);
-    done.push(outcome);
+    running.push(outcome);
     await Promise.race([hasIntent, outcome]);
   }
   endBegin();
-  return await Promise.all(done);
+  return await Promise.all(running);
 }
 
 async function runGroup(
@@ -89,16 +89,16 @@ async function runGroup(
   group: readonly ToolCallBlock[],
   size: number,
 ): Promise<Ending | undefined> {
-  const begun: Begun[] = [];
+  const started: StartedCall[] = [];
   for (const call of group) {
     const step = await beginStep(thread, call);
-    if ('known' in step) begun.push({ call, known: step.known });
+    if ('known' in step) started.push({ call, known: step.known });
     else if (step.ending) return step.ending;
   }
-  const outcomes = await performAtOnce(thread, begun, size);
+  const outcomes = await performAtOnce(thread, started, size);
   let ended: Ending | undefined;
   for (const [at, outcome] of outcomes.entries()) {
-    const { call, known } = begun[at] as Begun;
+    const { call, known } = started[at] as StartedCall;
     await thread.journal.catchUp();
     ended = await endStep(thread, call, known, outcome);
     // The call waits for a person. The results of the other calls are kept.
@@ -117,11 +117,11 @@ function stillOpen(
 
 export async function runSteps(
   thread: Thread,
-  asked: readonly ToolCallBlock[],
+  requested: readonly ToolCallBlock[],
   between: () => Promise<Ending | undefined>,
 ): Promise<Ending | undefined> {
   const { tools } = thread.talk;
-  const calls = tools ? asked.map((call) => asExecute(tools, call)) : asked;
+  const calls = tools ? requested.map((call) => asExecute(tools, call)) : requested;
   for (let at = 0; at < calls.length; ) {
     const shared = at + 1 < calls.length ? groupSize(thread, calls, at) : undefined;
     const size = shared ?? 1;

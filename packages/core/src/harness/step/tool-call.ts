@@ -49,7 +49,7 @@ const CHANGES: ReadonlySet<string> = new Set(['create', 'update', 'delete']);
 /** Actions on a thread's handle that change nothing. */
 const READS_THREAD: ReadonlySet<string> = new Set(['status', 'wait']);
 
-/** Identifies a call. The kernel refuses an unknown verb or item later. */
+/** Identifies a call. Fails with `invalid_input` for another verb. The kernel refuses a missing item later. */
 export function identifyCall(
   { library }: Pick<HarnessPorts, 'library'>,
   call: ToolCallBlock,
@@ -97,16 +97,16 @@ interface NamedCall {
 /** Arguments that cannot be references, because they name what is called. */
 const WRITTEN_OUT: ReadonlySet<string> = new Set(['item_type', 'item_id', 'action', 'dry_run']);
 
-/** Replaces every reference. A failure lists the known references and none of their values. */
+/** Replaces every reference. A failure lists the names of references and none of their values. */
 export function resolveCall(
   references: References,
-  known: IdentifiedCall,
+  callee: IdentifiedCall,
   own: Descriptor,
 ): Outcome<NamedCall> {
   const values: Record<string, Value> = Object.create(null);
   const request: JsonObject = {};
   let marks = own;
-  for (const [name, written] of Object.entries(known.request)) {
+  for (const [name, written] of Object.entries(callee.request)) {
     // The model chooses the names of parameters.
     const isWhole = name === 'parameters' && !isObject(written);
     const found =
@@ -123,7 +123,7 @@ export function resolveCall(
     }
   }
   const parameters = objectAt(request, 'parameters');
-  return ok({ known: { ...known, request, parameters, resolved: request }, values, marks });
+  return ok({ known: { ...callee, request, parameters, resolved: request }, values, marks });
 }
 
 /** Returns the capabilities of a call's chain and tool, named as in `permissions.granted`. */
@@ -141,11 +141,11 @@ export function requiredFor(
   return [...new Set([...needs.flat().map(normalizeCapability), `tool.${name}`])];
 }
 
-/** The primitive, and its function that spawns. */
+/** Names of the primitive and of its function that spawns. */
 const [PRIMITIVE, FUNCTION] = ['thread', 'spawn'];
 const BASE = 'threads/spawn_thread';
 
-/** Returns `spawn` for every tool over the spawning function, a project's own tools included. */
+/** Returns `spawn` for every tool that calls the spawning function, also for a project's own tools. */
 export function stepKind(library: Pick<Library, 'chain'>, tool: string): 'spawn' | 'tool' {
   const chain = library.chain(tool);
   return chain.ok && chain.output.links.some(({ id }) => id === BASE) ? 'spawn' : 'tool';

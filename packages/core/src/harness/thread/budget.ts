@@ -1,4 +1,4 @@
-// The budget of a thread in the store: the reservations along its chain, and the bounds of its limits.
+// Computes the budget of a thread in the store: the reservations along its chain, and the bounds of its limits.
 import { type Failure, getOwn, type Outcome, ok, plainText } from '../../base/index.ts';
 import type { Amounts, BudgetKind, BudgetLimits } from '../../store/index.ts';
 import { usedAmounts } from '../limits/cost.ts';
@@ -58,8 +58,8 @@ export function shortageFault(
   needed = requested,
 ): Failure {
   const event = limitEvent(kind, used, max, { reserved, ...(kind !== 'spawns' && { needed }) });
-  const told = thread === id ? event : { ...event, thread };
-  return limitFault(told, used + reserved + needed);
+  const report = thread === id ? event : { ...event, thread };
+  return limitFault(report, used + reserved + needed);
 }
 
 /** Returns raised limits for the store, which contain the reservation for hooks. */
@@ -89,8 +89,8 @@ export async function leftOf(
     for (const name of BUDGETED) {
       const max = limits[name];
       if (max === undefined) continue;
-      const left = max - used[name] - reserved[name];
-      if (least[name] === undefined || left < least[name]) least[name] = left;
+      const rest = max - used[name] - reserved[name];
+      if (least[name] === undefined || rest < least[name]) least[name] = rest;
     }
   }
   return ok(least);
@@ -99,8 +99,8 @@ export async function leftOf(
 /** Returns the maximum limits of a child: its used amounts plus the rest of all its ancestors. */
 async function ancestorsLeave({ ports, place, budget }: BudgetHolder): Promise<LimitAmounts> {
   const used = usedAmounts(budget.meter.read());
-  const left = await leftOf(ports, place.chain.slice(1));
-  const kinds = Object.entries(left.ok ? left.output : {}) as [BudgetKind, bigint][];
+  const rest = await leftOf(ports, place.chain.slice(1));
+  const kinds = Object.entries(rest.ok ? rest.output : {}) as [BudgetKind, bigint][];
   return Object.fromEntries(kinds.map(([name, value]) => [name, (used[name] ?? 0n) + value]));
 }
 

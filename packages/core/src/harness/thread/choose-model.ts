@@ -4,7 +4,7 @@ import { type ResolvedModel, resolveModel } from '../../llm/index.ts';
 import type { EffectiveLimits } from '../limits/limit.ts';
 import type { PreparePorts, Talk, Thread } from './thread.ts';
 
-/** With its price; a model without one is refused when somebody declared a spend limit. */
+/** Returns a model with its price. Fails if it has no price of its own and a spend limit is declared. */
 export function priced(
   ports: PreparePorts,
   resolved: Outcome<ResolvedModel>,
@@ -17,24 +17,24 @@ export function priced(
   if (!price || (!found.ok && limits.spend?.declared)) {
     return fail(
       'model_unavailable',
-      `there is no price for model \`${model}\`, and a spend limit needs one; add it to \`.ai/config/pricing.yaml\`, or a local model with \`free: true\` to your own \`config/pricing.yaml\``,
+      `model \`${model}\` has no price, and a spend limit needs one; add it to \`.ai/config/pricing.yaml\`, or a local model with \`free: true\` to your own \`config/pricing.yaml\``,
       { model },
     );
   }
   return ok({ model: resolved.output, price });
 }
 
-/** A tier, or else the id of a model. */
-export function modelFor(ports: PreparePorts, wanted: string): Outcome<ResolvedModel> {
+/** Resolves the name of a tier, or the id of a model if no tier has this name. */
+export function modelFor(ports: PreparePorts, choice: string): Outcome<ResolvedModel> {
   const tiers = getOwn(ports.models(), 'tiers');
-  const isTier = getOwn(tiers, wanted) !== undefined;
+  const isTier = getOwn(tiers, choice) !== undefined;
   return readyModel(
     ports,
-    resolveModel(ports.models(), isTier ? { tier: wanted } : { model_id: wanted }),
+    resolveModel(ports.models(), isTier ? { tier: choice } : { model_id: choice }),
   );
 }
 
-/** A model that every policy leaves and whose key is there. */
+/** Returns the model. Fails if a policy does not allow it or its key is not set. */
 export function readyModel(
   ports: PreparePorts,
   model: Outcome<ResolvedModel>,
@@ -54,10 +54,10 @@ export function readyModel(
 /** The model of a thread, and the limits that its price must satisfy. */
 export type ModelUser = Pick<Thread, 'ports' | 'talk' | 'budget'>;
 
-/** `fallback`, a tier or a model id, for the rest of the talk. */
-export function switchModel({ ports, talk, budget }: ModelUser, wanted: string): Outcome<null> {
-  const name = wanted === 'fallback' ? (talk.fallback ?? talk.model.fallback) : wanted;
-  if (name === undefined) return fail('model_unavailable', 'there is no fallback model');
+/** Changes the model for the rest of the run. `choice`: `fallback`, a tier or a model id. */
+export function switchModel({ ports, talk, budget }: ModelUser, choice: string): Outcome<null> {
+  const name = choice === 'fallback' ? (talk.fallback ?? talk.model.fallback) : choice;
+  if (name === undefined) return fail('model_unavailable', 'no fallback model is configured');
   const chosen = priced(ports, modelFor(ports, name), budget.limits);
   if (!chosen.ok) return chosen;
   Object.assign(talk, chosen.output);

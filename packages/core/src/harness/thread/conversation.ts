@@ -1,4 +1,4 @@
-// The conversation of a live thread, and texts that are made from it.
+// Holds the conversation of a live thread, and creates texts from it.
 import { type JsonObject, setOwn } from '../../base/index.ts';
 import { type Descriptor, describe, type Value } from '../../flow/index.ts';
 import { Conversation as MarkedConversation } from '../../journal/index.ts';
@@ -6,16 +6,16 @@ import { type Block, createWrittenMessages, type Message } from '../../llm/index
 
 export { DIRECTIVE_CALL, packGiven, packMarks, unpackMarks } from '../../journal/index.ts';
 
-/** A conversation whose requests repeat their beginnings. */
+/** A conversation that caches its written messages, because each request repeats the earlier ones. */
 export class Conversation extends MarkedConversation {
-  /** Messages as they were written for earlier requests. */
+  /** Messages in the form in which earlier requests contained them. */
   readonly written = createWrittenMessages();
 }
 
 export const FROM_USER = describe({ taint: ['src:user'] });
 
-/** An argument as far as a record tells of it. */
-interface ToldArgument {
+/** The parts of an argument that events describe. */
+interface DescribedArgument {
   readonly name: string;
   readonly value: Value;
   readonly origin?: { readonly kind: string };
@@ -23,20 +23,20 @@ interface ToldArgument {
 
 const marked = new WeakMap<Descriptor, readonly string[]>();
 
-/** Labels that say more than where it came from; the same marks stand on many values. */
+/** Returns the labels except sources and directories. They are cached, because many values share their marks. */
 function markedLabels(descriptor: Descriptor): readonly string[] {
-  const known = marked.get(descriptor);
-  if (known) return known;
+  const cached = marked.get(descriptor);
+  if (cached) return cached;
   const labels = new Set([...descriptor.labels, ...descriptor.taint]);
-  const found = [...labels].filter((label) => !/^(src|dir):/.test(label));
-  marked.set(descriptor, found);
-  return found;
+  const plain = [...labels].filter((label) => !/^(src|dir):/.test(label));
+  marked.set(descriptor, plain);
+  return plain;
 }
 
-/** What is to be noted of arguments, by name: most have nothing. */
-export function aboutArguments(given: readonly ToldArgument[]): { about?: JsonObject } {
+/** Returns the labels and origins of arguments, by name. Most arguments have neither and are left out. */
+export function aboutArguments(list: readonly DescribedArgument[]): { about?: JsonObject } {
   let about: JsonObject | undefined;
-  for (const { name, value, origin } of given) {
+  for (const { name, value, origin } of list) {
     const labels = markedLabels(value.meta.descriptor);
     if (labels.length === 0 && !origin) continue;
     about ??= {};
@@ -61,8 +61,8 @@ function blockText(role: Message['role'], block: Block): string {
 }
 
 /**
- * The conversation as text for a hook that reviews it, at most 24,000 characters from its end. It holds what
- * the model was shown, so it carries the marks of the conversation.
+ * Returns at most the last 24,000 characters of the conversation as text, for a hook that reviews it. The text
+ * contains everything that the model has read, so it has the marks of the conversation.
  */
 export function conversationText(messages: readonly Message[]): string {
   const lines: string[] = [];

@@ -29,7 +29,7 @@ export const STOPS_TOOL: ReadonlySet<string> = new Set(['kill']);
 
 const LONGEST_TIMER = 2 ** 31 - 1;
 
-/** Milliseconds until the deadline; what was used so far is what the meter says. */
+/** Returns the milliseconds until the deadline. The meter has the time that is used already. */
 export function timeLeft({ budget: { limits, meter } }: Pick<Thread, 'budget'>): number {
   const max = limits.duration?.value;
   if (max === undefined) return LONGEST_TIMER;
@@ -37,8 +37,8 @@ export function timeLeft({ budget: { limits, meter } }: Pick<Thread, 'budget'>):
 }
 
 /**
- * Prepares an effect: commits the noted events, checks the lease and receives the signals. The caller reads
- * `cause` before it begins. Does not wait if a recent commit has done all that.
+ * Prepares an effect: commits the queued events, checks the lease and receives the signals. The caller reads
+ * `cause` before it begins. Does not wait if a recent commit has done all of this.
  */
 export function watchForInterruption(
   thread: Interruptible,
@@ -52,7 +52,7 @@ export function watchForInterruption(
     controller.abort();
   };
   const timer = budget.limits.duration && setTimeout(callOff, timeLeft(thread), 'duration');
-  // By hand: a combined signal costs weak references on both sides, for every step.
+  // `AbortSignal.any` would cost weak references on both sides for every step.
   const stop = (): void => controller.abort(control.signal.reason);
   if (control.signal.aborted) stop();
   else control.signal.addEventListener('abort', stop, { once: true });
@@ -81,8 +81,8 @@ export function watchForInterruption(
 }
 
 /**
- * Does an act while it may be called off, at the deadline or by those whom `stops` names; `ended` says
- * what came of one that was.
+ * Runs an effect that the deadline, a lost lease or a signal in `stops` can interrupt. `ended` returns the failure
+ * of an interrupted effect.
  */
 export async function runInTime(
   thread: Interruptible,
@@ -92,15 +92,15 @@ export async function runInTime(
 ): Promise<Outcome<Value>> {
   const interruption = await watchForInterruption(thread, stops);
   try {
-    // INVARIANT: just before an effect; the lease was looked at a moment ago.
+    // INVARIANT: an effect never begins without the lease. It was checked a moment ago.
     if (interruption.cause() === 'lost') {
-      return fail('stale_epoch', 'this process no longer holds the thread', { sent: false });
+      return fail('stale_epoch', 'this process has lost the lease of the thread', { sent: false });
     }
-    const done = await body(interruption.signal);
-    const cause = done.ok ? undefined : interruption.cause();
-    if (done.ok || cause === undefined) return done;
-    const told = ended(done, cause);
-    return cause === 'duration' ? deadlineFault(thread, done) : told;
+    const outcome = await body(interruption.signal);
+    const cause = outcome.ok ? undefined : interruption.cause();
+    if (outcome.ok || cause === undefined) return outcome;
+    const result = ended(outcome, cause);
+    return cause === 'duration' ? deadlineFault(thread, outcome) : result;
   } finally {
     interruption.release();
   }
@@ -113,7 +113,7 @@ export function deadlineFault(thread: Pick<Thread, 'budget'>, { error }: Failure
   const current = used > max ? used : max;
   const event = limitEvent('duration', current, max);
   const failure = limitFault(event, current + 1n, error.detail);
-  failure.error.detail.message = `limit \`duration\` reached: ${event.current} of ${event.max} seconds; what was under way was stopped`;
+  failure.error.detail.message = `limit \`duration\` reached: ${event.current} of ${event.max} seconds; the running work was stopped`;
   return failure;
 }
 
@@ -123,7 +123,7 @@ export function stopThread({ control, journal, place }: CallRecord, ending: Endi
   // An interrupted thread resumes later. A thread that ends records where it was stopped.
   if (!control.ending && (stops === 'aborted' || stops === 'terminated' || stops === 'killed')) {
     const kind = stops === 'killed' ? 'kill' : 'terminate';
-    const by = place.parent ?? 'a thread below';
+    const by = place.parent ?? 'a descendant';
     journal.note({ type: 'signal', data: { kind, by, stops, reason, ...(code && { code }) } });
   }
   control.ending ??= ending;
@@ -162,8 +162,8 @@ function eventsOf(
   const reason = fieldOf(payload, 'reason');
   const text = fieldOf(payload, 'content', 'message');
   // A message of another thread carries the marks of its sources. A message without marks is a person's.
-  const given = getOwn(payload, 'marks');
-  const marks = isObject(given) ? packMarks(unpackMarks(given)) : packMarks(FROM_USER);
+  const raw = getOwn(payload, 'marks');
+  const marks = isObject(raw) ? packMarks(unpackMarks(raw)) : packMarks(FROM_USER);
   const events: JournalEvent[] = [
     { type: 'signal', data: { kind, by, id, ...(reason && { reason }) } },
   ];
@@ -179,7 +179,7 @@ function endingOf({ kind, payload, by }: Signal): Ending | undefined {
   return kind === 'kill' ? { status: 'killed', reason: reason || `killed by ${by}` } : undefined;
 }
 
-/** True for a signal to the run before this one that must not stop the resumed thread. */
+/** True for a signal to an earlier run that must not stop the resumed thread. */
 const isPast = (signal: Signal, { control }: Pick<Thread, 'control'>): boolean =>
   signal.number <= control.past &&
   (getOwn(signal.payload, 'this_run') === true ||

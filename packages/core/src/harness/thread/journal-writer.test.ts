@@ -275,7 +275,7 @@ test('an event that its reader would refuse is not written: an error is in its p
     'user_message',
   ]);
   expect(told.filter((one) => one.startsWith('wrong'))).toEqual([
-    'wrong an event `limit` cannot be recorded: `current` is not what it should be',
-    'wrong an event `nothing` cannot be recorded: `type` is not what it should be',
+    'wrong event `limit` cannot be recorded: field `current` is invalid',
+    'wrong event `nothing` cannot be recorded: field `type` is invalid',
   ]);
 });

@@ -18,24 +18,24 @@ import type {
   ThreadStatus,
 } from '../../store/index.ts';
 
-/** Ready to be written. Its text is made once: for the registry, for sealing and for the transcript. */
+/** An event that is ready to be written. Its text is created once: for the store, the seal and the transcript. */
 export type Encoded = Noted & NewEvent & { readonly text: string };
 
 /**
- * INVARIANT: every event that is written into a journal comes from here, so its reader refuses none.
- * `internal_error` {type, field} for an event of another shape: a bug of ours.
+ * Returns the event for the store. Fails with `internal_error` {type, field} for an event of another shape, which
+ * is a bug. INVARIANT: every written event always passes this check, so no reader refuses it.
  */
 function checkedEvent(event: JournalEvent & Partial<Noted>, turn: number): Outcome<Encoded> {
   const { type, text = JSON.stringify(event.data) } = event;
-  // JSON by construction: the union holds nothing else. What was noted before, in a replay, keeps its turn.
+  // The type `JournalEvent` allows nothing but JSON. A replayed event keeps its recorded turn.
   const encoded = { turn, text, ...event } as Encoded;
   const field = oddField(type, encoded.data);
   if (field === undefined) return ok(encoded);
-  const message = `an event \`${type}\` cannot be recorded: \`${field}\` is not what it should be`;
+  const message = `event \`${type}\` cannot be recorded: field \`${field}\` is invalid`;
   return fail('internal_error', message, { type, field });
 }
 
-/** All of them, or the failure of the first that cannot be recorded. */
+/** Returns all events for the store, or the failure of the first one that cannot be recorded. */
 export function checkedEvents(
   events: readonly JournalEvent[],
   turn: number,
@@ -49,7 +49,7 @@ export function checkedEvents(
   return ok(encoded);
 }
 
-/** A change of status is an event too. */
+/** Returns the event that records a change of status. */
 export const statusEvent = (status: ThreadStatus): JournalEvent => ({
   type: 'status',
   data: { status },
@@ -63,33 +63,33 @@ export type Refusable = Change &
     Commit,
     'charge' | 'reserve' | 'children' | 'ask' | 'use' | 'release' | 'limits' | 'items' | 'search'
   > & {
-    /** Refused with `signalled` when something was said that is not obeyed yet. */
+    /** The commit fails with `signalled` if the thread has unhandled signals. */
     readonly quiet?: true;
   };
 type Events = JournalEvent | readonly JournalEvent[];
 
 interface WriterPorts {
   store: Pick<Store, 'commit' | 'renew' | 'signals'>;
-  /** Monotonic, in milliseconds. */
+  /** Returns the monotonic time in milliseconds. */
   now(): number;
-  /** People read the transcript; the registry is the truth. A failure here is reported, not fatal. */
+  /** Writes the transcript. A failure is reported and does not stop the thread: the store has the events. */
   transcribe(events: readonly Encoded[], firstSeq: number): void;
-  /** Somebody said something, or the lease is gone. */
+  /** Called when signals arrive and when the lease is lost. */
   alarmed(): void;
-  /** An event of ours has not the shape that its reader asks for: a bug, which ends the thread. */
+  /** Called when an event has an invalid shape. This is a bug, and it ends the thread. */
   wrong(failure: Failure): void;
-  /** Rows of what was done, and nobody can commit them any more. */
+  /** Called with audit rows that this process can no longer commit. */
   unwritten(rows: readonly AuditEntry[]): void;
 }
 
 export const LEASE_MS = 30_000;
-/** An answer that is older does not say whether the thread was taken away meanwhile. */
+/** Age up to which an answer of the store proves that this process has the lease. */
 const FRESH_MS = 250;
 const AGAIN_MS = 50;
 
-/** Rolled back: the same commit may be sent again while the lease lasts, for `LEASE_MS` at most. */
+/** Codes of a rolled back commit. It is sent again while the lease lasts, for `LEASE_MS` at most. */
 const AGAIN: ReadonlySet<string> = new Set(['store_busy', 'disk_full', 'store_failed']);
-/** Final, also for a commit that may be refused. */
+/** Codes after which the writer is lost, even if the store can refuse the commit. */
 const FINAL: ReadonlySet<string> = new Set([
   ...(['conflict', 'stale_epoch', 'lease_expired', 'store_unknown'] as const),
   ...(['store_closed', 'store_newer', 'store_foreign', 'internal_error'] as const),
@@ -98,11 +98,11 @@ const FINAL: ReadonlySet<string> = new Set([
 interface CommitPart {
   readonly events: readonly Encoded[];
   readonly change: Refusable;
-  /** One of the events could not be recorded; an error is in its place. */
+  /** Failure of an event that could not be recorded. An `error` event takes its place. */
   readonly wrong?: Failure;
 }
 
-/** One commit: what was noted, and at its end what may be refused, if there is something. */
+/** One commit: the recorded events, and after them at most one part that the store can refuse. */
 interface Batch {
   noted: CommitPart;
   asked?: CommitPart & { readonly answer: (outcome: Outcome<Committed>) => void };
@@ -110,7 +110,7 @@ interface Batch {
 
 const NOTHING: CommitPart = { events: [], change: {} };
 
-/** The later cost, status and result count; what is settled by two is settled by both. */
+/** Joins two parts. The later cost, status and result count; lists and raises of both are kept. */
 function joined(before: CommitPart, after: CommitPart): CommitPart {
   if (before === NOTHING) return after;
   const [old, change] = [before.change, after.change];
@@ -124,9 +124,9 @@ function joined(before: CommitPart, after: CommitPart): CommitPart {
 export class JournalWriter {
   readonly thread: string;
   readonly epoch: number;
-  /** How long the lease was when it began. */
+  /** Length of the lease when this process got it, in milliseconds. */
   readonly lease_ms: number;
-  /** Counts on; stands with every event. */
+  /** Number of the current turn. Every event contains it. */
   turn: number;
   readonly #ports: WriterPorts;
   readonly #heardBefore: number;
@@ -139,16 +139,16 @@ export class JournalWriter {
   #lost: Failure | undefined;
   #revoked: string | undefined;
   #queue: Batch[] = [];
-  /** For the next commit, which this alone does not cause. */
+  /** Events for the next commit. They do not start a commit themselves. */
   #held: CommitPart = NOTHING;
   #inbox: readonly Signal[] = [];
   #rows: AuditEntry[] = [];
-  /** How many events are in the commit that waits for its answer. */
+  /** Number of events in the commit that the store has not answered yet. */
   #underWay = 0;
   #draining: Promise<void> | undefined;
   #soon: NodeJS.Immediate | undefined;
 
-  /** `since`: when the lease was asked for, by `now`. */
+  /** `since`: time of the request for the lease, by `now`. */
   constructor(held: LeasedThread, turn: number, since: number, ports: WriterPorts) {
     this.thread = held.thread;
     this.epoch = held.epoch;
@@ -164,9 +164,9 @@ export class JournalWriter {
   }
 
   /**
-   * Rides with the next commit, at the latest at the end of this round of the event loop. `hold`: waits
-   * for whatever is written next. INVARIANT: `confirm` writes it before an effect. So an intent is in one
-   * commit with the question that comes before its effect, and a process that is lost between the two
+   * Adds events to the next commit, which starts at the latest at the end of this round of the event loop. With
+   * `hold` they wait for the next other write. INVARIANT: `confirm` always writes them before an effect. So an
+   * intent is in one commit with the approval request before its effect. A process that is lost between the two
    * leaves neither.
    */
   note(events: Events, change: Change = {}, how?: 'hold'): void {
@@ -182,14 +182,14 @@ export class JournalWriter {
   }
 
   /**
-   * What may be refused, in one commit with everything that was noted before it. A refusal takes
-   * nothing along: what was noted before is written all the same, and the thread is not lost.
+   * Commits events that the store can refuse, together with all queued events. After a refusal the queued events
+   * are written without them, and the writer is not lost.
    */
   commit(events: Events, change: Refusable): Promise<Outcome<Committed>> {
     if (this.#lost) return Promise.resolve(this.#lost);
     const part = this.#encode(events, change);
     if (part.wrong) {
-      // INVARIANT: what could not be recorded is not begun.
+      // INVARIANT: work whose event cannot be recorded never begins.
       this.note(part.events);
       return Promise.resolve(part.wrong);
     }
@@ -199,24 +199,24 @@ export class JournalWriter {
     return promise;
   }
 
-  /** Rides with whatever is written next; false: nothing is any more. */
+  /** Adds an audit row to the next commit. Returns false if the writer is lost. */
   audit(row: AuditEntry): boolean {
     if (this.#lost) return false;
     this.#rows.push(row);
     return true;
   }
 
-  /** Everything so far is in the store; false: this process no longer acts. */
+  /** Waits until the store has all events. Returns false if the writer is lost. */
   async flush(): Promise<boolean> {
-    // What is lost has an empty queue.
+    // A lost writer has an empty queue.
     if (this.#held !== NOTHING) this.#open();
     while (this.#queue.length + this.#underWay > 0) await this.#drained();
     return this.#lost === undefined;
   }
 
   /**
-   * Just before an effect: flushed, and the lease was looked at a moment ago. The commit of the intent
-   * says both, so mostly nothing has to be waited for.
+   * Flushes and checks the lease, just before an effect. The commit of the intent usually has done both a moment
+   * ago, so most calls do not wait.
    */
   confirm(): boolean | Promise<boolean> {
     const isFlushed = this.#queue.length + this.#underWay === 0 && this.#held === NOTHING;
@@ -224,23 +224,23 @@ export class JournalWriter {
     return isFlushed && isFresh ? this.hasLease() : this.#look();
   }
 
-  /** By the local deadline; nothing is asked. */
+  /** Checks the lease by the local deadline, without a request to the store. */
   hasLease(): boolean {
     return this.#lost === undefined && this.#ports.now() < this.#deadline;
   }
 
-  /** What was said to the thread and is not obeyed yet. */
+  /** Returns the delivered signals that are not handled yet. */
   signals(): readonly Signal[] {
     return this.#inbox;
   }
 
-  /** Obeyed up to this one; with the next commit. */
+  /** Acknowledges all signals up to this number, in the next commit. */
   heard(number: number): void {
     this.#heard = Math.max(this.#heard, number);
     this.#inbox = this.#inbox.filter((signal) => signal.number > this.#heard);
   }
 
-  /** An answer about the lease that did not come with a commit; undefined: it is gone. */
+  /** Handles an answer about the lease that came without a commit. `undefined`: the lease is lost. */
   renewed(
     answer: { lease_ms: number; signals: readonly Signal[] } | undefined,
     asked: number,
@@ -254,31 +254,31 @@ export class JournalWriter {
     this.#hear(answer.signals);
   }
 
-  /** Reads what was said meanwhile; for a note that a signal has come. */
+  /** Reads new signals, after a notification that there are some. */
   async listen(): Promise<void> {
     const signals = await this.#ports.store.signals(this.thread, this.#told);
     if (signals.ok) this.#hear(signals.output);
   }
 
   /**
-   * Called before a decision that depends on other threads and people. Nothing to wait for in a live thread: its
-   * process is told at once. A replay records what others did at this place first.
+   * Called before a decision that depends on other threads and people. Does nothing in a live thread, because its
+   * process is notified at once. A replay first records the events of others at this point.
    */
   catchUp(): MaybePromise<void> {
     return undefined;
   }
 
-  /** The nearest of its chain whose word counts no more. */
+  /** Returns the nearest revoked thread of the chain, and `undefined` if there is none. */
   revoked(): string | undefined {
     return this.#revoked;
   }
 
-  /** Why nothing can be written any more. */
+  /** Returns the failure after which nothing can be written. `undefined`: the writer works. */
   lost(): Failure | undefined {
     return this.#lost;
   }
 
-  /** The number of the last event, noted ones included. */
+  /** Returns the number of the last event, queued events included. */
   seq(): number {
     const queued = this.#queue.flatMap(({ noted, asked }) => [noted, asked ?? NOTHING]);
     const waiting = [...queued, this.#held];
@@ -291,35 +291,35 @@ export class JournalWriter {
     return `${this.epoch}.${this.#keys}`;
   }
 
-  /** A change of status is an event too; the end of a thread is its last. */
-  #encode(given: Events, change: Refusable): CommitPart {
+  /** Encodes events after the event of a new status, so that `thread_end` is always the last one. */
+  #encode(more: Events, change: Refusable): CommitPart {
     const { status } = change;
     const events: Encoded[] = [];
     let wrong: Failure | undefined;
     const own: JournalEvent[] = status === undefined ? [] : [statusEvent(status)];
-    for (const event of own.concat(given)) {
+    for (const event of own.concat(more)) {
       const checked = checkedEvent(event, this.turn);
       if (checked.ok) events.push(checked.output);
       else {
         wrong = checked;
-        const told = checkedEvent({ type: 'error', data: wrong.error }, this.turn);
-        if (told.ok) events.push(told.output);
+        const fallback = checkedEvent({ type: 'error', data: wrong.error }, this.turn);
+        if (fallback.ok) events.push(fallback.output);
       }
     }
     if (wrong) this.#ports.wrong(wrong);
     return wrong ? { events, change, wrong } : { events, change };
   }
 
-  /** The last one, while it takes more; what was held goes with it. */
+  /** Returns the last batch that takes more events, or a new one, with the held events. */
   #open(): Batch {
-    const held = this.#held;
+    const waiting = this.#held;
     this.#held = NOTHING;
     const last = this.#queue.at(-1);
     if (last && !last.asked) {
-      if (held !== NOTHING) last.noted = joined(last.noted, held);
+      if (waiting !== NOTHING) last.noted = joined(last.noted, waiting);
       return last;
     }
-    const batch: Batch = { noted: held };
+    const batch: Batch = { noted: waiting };
     this.#queue.push(batch);
     return batch;
   }
@@ -384,34 +384,34 @@ export class JournalWriter {
     }
     this.#underWay = events.length;
     let since = this.#ports.now();
-    let done = await this.#ports.store.commit(this.thread, commit);
-    const cause = done;
-    // INVARIANT: by this clock too, because a lease is renewed even where the commit finds no room.
+    let sent = await this.#ports.store.commit(this.thread, commit);
+    const cause = sent;
+    // INVARIANT: a commit is repeated for `LEASE_MS` at most. The lease can be renewed even if the disk is full.
     const until = since + LEASE_MS;
-    while (!done.ok && AGAIN.has(done.error.code) && this.hasLease() && this.#ports.now() < until) {
+    while (!sent.ok && AGAIN.has(sent.error.code) && this.hasLease() && this.#ports.now() < until) {
       await sleep(AGAIN_MS);
       since = this.#ports.now();
-      done = await this.#ports.store.commit(this.thread, commit);
+      sent = await this.#ports.store.commit(this.thread, commit);
     }
-    // The lease ran out because nothing could be written: that is what a person can mend.
-    if (!done.ok && done.error.code === 'lease_expired' && !cause.ok) done = cause;
+    // If the lease expired during the repetitions, the first cause is reported, which a person can repair.
+    if (!sent.ok && sent.error.code === 'lease_expired' && !cause.ok) sent = cause;
     this.#underWay = 0;
-    if (!done.ok && rows.length > 0) this.#rows = [...rows, ...this.#rows];
-    if (done.ok) {
-      this.#deadline = since + done.output.lease_ms;
+    if (!sent.ok && rows.length > 0) this.#rows = [...rows, ...this.#rows];
+    if (sent.ok) {
+      this.#deadline = since + sent.output.lease_ms;
       this.#answered = since;
-      this.#revoked = done.output.revoked;
+      this.#revoked = sent.output.revoked;
       this.#ports.transcribe(events, this.#seq + 1);
-      this.#seq = done.output.seq;
-      this.#hear(done.output.signals);
-    } else if (!asked || FINAL.has(done.error.code) || AGAIN.has(done.error.code)) {
-      asked?.answer(done);
-      this.#lose(done);
+      this.#seq = sent.output.seq;
+      this.#hear(sent.output.signals);
+    } else if (!asked || FINAL.has(sent.error.code) || AGAIN.has(sent.error.code)) {
+      asked?.answer(sent);
+      this.#lose(sent);
       return;
     } else {
       if (noted.events.length > 0) this.#queue.unshift({ noted });
-      if (done.error.code === 'signalled') await this.listen();
+      if (sent.error.code === 'signalled') await this.listen();
     }
-    asked?.answer(done);
+    asked?.answer(sent);
   }
 }

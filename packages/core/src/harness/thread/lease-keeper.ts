@@ -4,14 +4,14 @@
 import { LEASE_MS } from './journal-writer.ts';
 import type { LeaseKeeper, RenewedLease } from './thread.ts';
 
-interface KeptLease {
+interface LeaseTimes {
   at: number;
   everyMs: number;
 }
 
-/** `mostMs`: between two renewals; a short lease is renewed after a third of it. */
+/** `mostMs`: longest time between two renewals. A short lease is renewed after a third of its length. */
 export function createLeaseKeeper(monotonic: () => number, mostMs: number): LeaseKeeper {
-  const due = new Map<RenewedLease, KeptLease>();
+  const due = new Map<RenewedLease, LeaseTimes>();
   let next = Number.POSITIVE_INFINITY;
   let timer: NodeJS.Timeout | undefined;
   let timerMs = Number.POSITIVE_INFINITY;
@@ -21,18 +21,18 @@ export function createLeaseKeeper(monotonic: () => number, mostMs: number): Leas
     store: RenewedLease['store'],
     leases: readonly RenewedLease[],
   ): Promise<void> {
-    const asked = monotonic();
+    const sentAt = monotonic();
     const plain = leases.map(({ thread, epoch }) => ({ thread, epoch }));
     const answer = await store.renew(plain, LEASE_MS);
-    // What could not be asked says nothing: the deadline does.
+    // A failed request proves nothing about the leases. Their local deadlines decide.
     if (!answer.ok) return;
-    const found = new Map(answer.output.map((one) => [one.thread, one]));
+    const renewals = new Map(answer.output.map((one) => [one.thread, one]));
     for (const lease of leases) {
-      const kept = due.get(lease);
-      if (!kept) continue;
-      const renewed = found.get(lease.thread);
-      if (renewed) kept.everyMs = everyOf(renewed.lease_ms);
-      lease.renewed(renewed, asked);
+      const times = due.get(lease);
+      if (!times) continue;
+      const renewed = renewals.get(lease.thread);
+      if (renewed) times.everyMs = everyOf(renewed.lease_ms);
+      lease.renewed(renewed, sentAt);
     }
   }
 
@@ -41,28 +41,28 @@ export function createLeaseKeeper(monotonic: () => number, mostMs: number): Leas
     if (now < next) return;
     next = Number.POSITIVE_INFINITY;
     const byStore = new Map<RenewedLease['store'], RenewedLease[]>();
-    for (const [lease, kept] of due) {
-      // A server gives short leases: what would be due soon goes along, so that all stay one call.
-      const soon = kept.everyMs < mostMs ? kept.everyMs / 2 : 0;
-      if (kept.at <= now + soon) {
-        kept.at = now + kept.everyMs;
+    for (const [lease, times] of due) {
+      // A server grants short leases. Leases that are due soon are renewed too, so that one call renews all.
+      const soon = times.everyMs < mostMs ? times.everyMs / 2 : 0;
+      if (times.at <= now + soon) {
+        times.at = now + times.everyMs;
         const others = byStore.get(lease.store);
         if (others) others.push(lease);
         else byStore.set(lease.store, [lease]);
       }
-      next = Math.min(next, kept.at);
+      next = Math.min(next, times.at);
     }
     for (const [store, leases] of byStore) void renew(store, leases);
   }
 
   return {
     keep(lease, since = monotonic()) {
-      // Each call its own, also when the same lease is given twice.
+      // Each call gets an entry of its own, even for the same lease.
       const own = { ...lease };
       const everyMs = everyOf(lease.lease_ms);
       due.set(own, { at: since + everyMs, everyMs });
       next = Math.min(next, since + everyMs);
-      // One for all, as often as the shortest needs it; it holds up nobody's end.
+      // One timer serves all leases, as often as the shortest lease needs it. It does not keep the process alive.
       if (everyMs < timerMs) {
         clearInterval(timer);
         timerMs = everyMs;

@@ -1,5 +1,5 @@
-// The threads that run in this process. They can be awaited and stopped at once. Threads of other processes are
-// reached by signals.
+// Keeps the threads that run in this process. They can be awaited and stopped directly. Threads of other processes
+// are reached by signals.
 import { type Outcome, ok, systemClock } from '../../base/index.ts';
 import type { Ending } from '../loop.ts';
 import { leaveThread, stopThread } from './interruption.ts';
@@ -7,10 +7,10 @@ import { createLeaseKeeper } from './lease-keeper.ts';
 import type { ThreadResult } from './ports.ts';
 import type { LiveThread, LiveThreads } from './thread.ts';
 
-/** How often a lease is renewed at least. */
+/** Longest time between two renewals of a lease. */
 const RENEW_MS = 10_000;
 
-/** So many are started at once: of a thousand that are asked for, the first end before the last begin. */
+/** Number of threads that start at once. Of a thousand requested threads, the first end before the last begin. */
 const STARTING = 4;
 
 function createAdmission(): LiveThreads['admit'] {
@@ -29,13 +29,13 @@ function createAdmission(): LiveThreads['admit'] {
   };
 }
 
-/** One line for each key; gone when nobody is in it. */
+/** Creates one queue for each key. An empty queue is deleted. */
 function createLines(): LiveThreads['queueUp'] {
   const last = new Map<string, Promise<unknown>>();
   return (key) => {
     const isFirst = last.get(key) ?? Promise.resolve();
-    const { promise: left, resolve } = Promise.withResolvers<void>();
-    const mine = Promise.all([isFirst, left]);
+    const { promise: departure, resolve } = Promise.withResolvers<void>();
+    const mine = Promise.all([isFirst, departure]);
     last.set(key, mine);
     return {
       isFirst,
@@ -48,9 +48,9 @@ function createLines(): LiveThreads['queueUp'] {
   };
 }
 
-/** So long what is under way has to come to its end when the threads go elsewhere. */
+/** Time for running work to finish before it is interrupted, when other processes resume the threads. */
 const HAND_OVER_MS = 30_000;
-const HANDED_OVER: Ending = { status: 'interrupted', reason: 'another process goes on with it' };
+const HANDED_OVER: Ending = { status: 'interrupted', reason: 'another process resumes the thread' };
 
 export function createLiveThreads(): LiveThreads {
   const live = new Map<string, LiveThread>();
@@ -85,8 +85,8 @@ export function createLiveThreads(): LiveThreads {
         if (live.has(id)) resolve();
         else expected.set(id, [...(expected.get(id) ?? []), resolve]);
       }),
-    // INVARIANT: a process takes a thread up once; a second claim of its own would make the first
-    // one stale in the middle of its work.
+    // INVARIANT: a process never claims a thread twice at the same time, because the second claim would make the
+    // first one stale in the middle of its work.
     resumed(id, resume) {
       const running = live.get(id)?.done.then((result) => ok(result));
       const under = resuming.get(id) ?? running;
@@ -95,18 +95,18 @@ export function createLiveThreads(): LiveThreads {
       resuming.set(id, done);
       return done;
     },
-    async taken(id, goOn) {
+    async taken(id, resume) {
       for (let before = live.get(id); before; before = live.get(id)) {
         before.thread.journal.renewed(undefined, 0);
         await before.done;
       }
       await resuming.get(id);
-      return await threads.resumed(id, goOn);
+      return await threads.resumed(id, resume);
     },
     async requeueAll() {
       isLeaving = true;
       for (const { thread } of live.values()) leaveThread(thread, HANDED_OVER);
-      // Who takes longer is broken off, as by the end of this process.
+      // A thread that takes longer is interrupted, as at the end of this process.
       const late = setTimeout(() => {
         closing = HANDED_OVER;
         for (const { thread } of live.values()) stopThread(thread, HANDED_OVER);

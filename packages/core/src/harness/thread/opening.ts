@@ -1,5 +1,5 @@
-// Ids of threads that nobody named: `deploy_staging_20300131_235959_x7k2`, in UTC. The suffix is short
-// enough to type, so of many threads begun in one second two can be alike.
+// Creates ids and opening events of threads. An id such as `deploy_staging_20300131_235959_x7k2` has the time in
+// UTC. Its suffix is short enough to type, so two of many threads that start in one second can get the same id.
 import {
   type Clock,
   isObject,
@@ -27,7 +27,7 @@ import type { HarnessPorts, Prepared, Thread } from './thread.ts';
 type IdPorts = { clock: Pick<Clock, 'now'>; random: RandomBytes };
 
 const SUFFIX = 4;
-/** With a thousand threads in one second, ten taken ids in a row do not happen. */
+/** Number of tries. Ten used ids in a row do not occur, even with a thousand threads in one second. */
 const MAX_TRIES = 10;
 
 export function makeThreadId(name: string, { clock, random }: IdPorts): string {
@@ -44,7 +44,7 @@ export function makeThreadId(name: string, { clock, random }: IdPorts): string {
 export const makeApprovalId = (random: RandomBytes): string =>
   `ap_${Buffer.from(random(9)).toString('base64url').replaceAll('-', '_')}`;
 
-/** Starts under a new id, and under another when that one is taken; `start` leaves nothing of a refusal. */
+/** Starts under a new id, and under another one if it is in use. A refused `start` must leave nothing behind. */
 export async function withFreshId<T>(
   name: string,
   ports: IdPorts,
@@ -60,7 +60,7 @@ export async function withFreshId<T>(
 const NO_INPUTS: ReadonlyMap<string, Value> = new Map();
 const asObject = (value: Json): JsonObject => (isObject(value) ? value : {});
 
-/** Of a thread that is this directive's own: how to spawn it is no advice here. */
+/** Returns the directive for the thread that runs it, without the advice on how to spawn a thread. */
 function ownDirective(ready: Json, tools: JsonObject): Json {
   if (!isObject(ready)) return ready;
   const { can_spawn_thread: _, spawn_instructions: __, missing_for_thread: ___, ...rest } = ready;
@@ -77,33 +77,33 @@ const asHarness = ({ frame, tierExemption }: OpeningPorts): Caller => ({
   frame: frame(),
 });
 
-/** May a stranger have written what stands in it? Who cannot be asked says no more. */
+/** True if the item can contain untrusted text. An item that cannot be loaded counts as untrusted. */
 async function isForeign(ports: OpeningPorts, item_type: 'tool' | 'knowledge', id: string) {
   const request = { item_type, item_id: id, part: 'body' };
   const loaded = await ports.kernel.load(request, asHarness(ports));
   return !loaded.ok || carries(loaded.output.meta.descriptor, 'untrusted');
 }
 
-interface ToldAtOnce {
+interface OpenTexts {
   agents: string;
   universal: string;
   tools: readonly ToolSignature[];
 }
 
-/** What a model is told without a name in between, as far as no stranger has written it. */
-export async function withoutStrangers(ports: OpeningPorts, told: ToldAtOnce): Promise<ToldAtOnce> {
+/** Returns the texts that a model gets directly, without those that are untrusted. */
+export async function withoutStrangers(ports: OpeningPorts, texts: OpenTexts): Promise<OpenTexts> {
   const [agents, universal] = await Promise.all([
     isForeign(ports, 'knowledge', 'AGENTS'),
     isForeign(ports, 'knowledge', 'system/universal_prompt'),
   ]);
   return {
-    agents: agents ? '' : told.agents,
-    universal: universal ? '' : told.universal,
-    tools: await ownTools(ports, told.tools),
+    agents: agents ? '' : texts.agents,
+    universal: universal ? '' : texts.universal,
+    tools: await ownTools(ports, texts.tools),
   };
 }
 
-/** A signature is a person's word for a tool's. */
+/** Returns the tools with trusted texts. A person vouches for a tool by signing it. */
 async function ownTools(
   ports: OpeningPorts,
   tools: readonly ToolSignature[],
@@ -115,37 +115,37 @@ async function ownTools(
   return own;
 }
 
-/** Of single inputs, by their name, and of the message; what is not named carries nothing. */
+/** Marks of single inputs, by name, and of the message. An absent entry means no marks. */
 export interface GivenMarks {
   readonly inputs: ReadonlyMap<string, Descriptor>;
   readonly message?: Descriptor;
 }
 
-/** Inputs that strangers had a hand in. */
+/** Returns the inputs with untrusted data, by name. */
 function foreignInputs(
   inputs: JsonObject,
   marks: Descriptor,
   given: GivenMarks | undefined,
 ): ReadonlyMap<string, Value> {
-  const found = new Map<string, Value>();
+  const foreign = new Map<string, Value>();
   for (const [name, data] of Object.entries(inputs)) {
     const descriptor = given ? (given.inputs.get(name) ?? EMPTY) : marks;
-    if (carries(descriptor, 'untrusted')) found.set(name, makeValue(data, { descriptor }));
+    if (carries(descriptor, 'untrusted')) foreign.set(name, makeValue(data, { descriptor }));
   }
-  return found;
+  return foreign;
 }
 
-/** Where and how a thread is opened, besides its directive. */
+/** Facts about the opening of a thread that do not come from its directive. */
 interface OpenedBy {
-  /** What its inputs and its first message carry; a person's words when absent. */
+  /** Marks of the inputs and of the first message. Absent: a person wrote them. */
   readonly marks?: Descriptor | undefined;
   readonly given?: GivenMarks | undefined;
   readonly parent?: Thread | undefined;
-  /** Does its model know what strangers wrote by reference? */
+  /** True if the model gets untrusted data as references. */
   readonly isReference?: boolean;
 }
 
-/** The harness itself executes the directive and shows the result. */
+/** Returns the first events of a thread. The harness itself executes the directive and shows the result. */
 export async function openingEvents(
   ports: HarnessPorts,
   prepared: Pick<Prepared, 'item' | 'directive' | 'inputs' | 'plan'>,
@@ -163,22 +163,22 @@ export async function openingEvents(
   const isNative = directive.model?.tools === 'native';
   const all = directive.process.script ? [] : permittedTools(ports, directive, parent);
   const tools = isReference ? await ownTools(ports, all) : all;
-  const kept = isReference ? foreignInputs(inputs, carried, given) : NO_INPUTS;
-  const shown = Object.fromEntries(Object.entries(inputs).filter(([name]) => !kept.has(name)));
-  const { request, call } = injection(directive.name, shown);
-  const told = {
+  const hidden = isReference ? foreignInputs(inputs, carried, given) : NO_INPUTS;
+  const visible = Object.fromEntries(Object.entries(inputs).filter(([name]) => !hidden.has(name)));
+  const { request, call } = injection(directive.name, visible);
+  const listed = {
     ...toolsTold(tools, isNative, plan !== undefined),
     ...(isReference && referencesTold(tools)),
   };
-  // Whose own words are a stranger's is kept back as a whole.
-  const isKept = kept.size > 0 && !carries(descriptor, 'untrusted');
-  const made = ownDirective(
-    isKept
-      ? { ...asObject(ready.output.data), directive: readyForm(directive, shown) }
+  // A directive whose own text is untrusted becomes one reference as a whole.
+  const isHidden = hidden.size > 0 && !carries(descriptor, 'untrusted');
+  const opened = ownDirective(
+    isHidden
+      ? { ...asObject(ready.output.data), directive: readyForm(directive, visible) }
       : ready.output.data,
-    told,
+    listed,
   );
-  const content = ports.replay?.shown(made) ?? made;
+  const content = ports.replay?.shown(opened) ?? opened;
   const events: Opening[] = [
     { type: 'user_message', data: { text: request, marks: packMarks(FROM_USER) } },
     { type: 'assistant_message', data: { content: [call], injected: true } },
@@ -189,13 +189,13 @@ export async function openingEvents(
         content,
         is_error: false,
         marks,
-        ...(isKept && { given: packGiven(kept) }),
+        ...(isHidden && { given: packGiven(hidden) }),
       },
     },
   ];
   if (message !== '') {
-    const said = packMarks((isReference && given?.message) || carried);
-    events.push({ type: 'user_message', data: { text: message, marks: said } });
+    const messageMarks = packMarks((isReference && given?.message) || carried);
+    events.push({ type: 'user_message', data: { text: message, marks: messageMarks } });
   }
   return ok(events);
 }

@@ -1,6 +1,5 @@
-// The tools that a thread may execute, as its model is told about them: in the opening, so that no turn
-// is spent on looking them up, and as functions of their own where the directive wants that. Being named
-// gives no right: every call is judged by itself.
+// Lists the tools that a thread can execute, for its model: in the opening, so that the model needs no search, and
+// as functions if the directive declares that. The list gives no right, because every call is checked by itself.
 import { createHash } from 'node:crypto';
 import type { JsonObject } from '../../base/index.ts';
 import type { Directive, ToolItem } from '../../items/index.ts';
@@ -24,17 +23,17 @@ import type { HarnessPorts, RightsHolder } from './thread.ts';
 /** Maximum number of listed tools. A search finds the others. */
 const MAX_TOOLS = 40;
 const MAX_BYTES = 8000;
-/** A plan is written without looking anything up. */
+/** Limit for a plan, which is longer because its model cannot search. */
 const MAX_BYTES_OF_PLAN = 64_000;
 const MAX_DESCRIPTION = 120;
 
-/** Tokens are asked for what a parent may do. */
+/** Ports for the list. The rights of a parent are checked with `tokens`. */
 type PermittedPorts = Pick<HarnessPorts, 'library' | 'project' | 'policies'> &
   Partial<Pick<HarnessPorts, 'tokens'>>;
 
 const isGlob = (id: string): boolean => /[*?[{]/.test(id);
 
-/** Named ones first, in their order; then whatever a pattern lets in, by id. */
+/** Returns the named tools in their order, then all others if a pattern can match them. */
 function candidates({ library }: PermittedPorts, grants: readonly Grant[]): ToolItem[] {
   const ids = grants.flatMap(({ scope }) => scope?.id ?? []);
   const named = ids.flatMap((id) => {
@@ -71,18 +70,18 @@ export function permittedTools(
     missingAtStart([{ capability: name }], grants, catalog).missing.length === 0 &&
     ceiling.holds(name).ok &&
     (parents === undefined || parents.holds(name).ok);
-  const found: ToolSignature[] = [];
+  const permitted: ToolSignature[] = [];
   for (const item of candidates(ports, grants)) {
-    if (among ? !among.has(item.id) : found.length === MAX_TOOLS) continue;
-    const asked = { capability: 'tool.execute', scope: { id: item.id } };
-    // Most are let in by no name, signed or not: their files are not looked at.
-    if (!grantsAllow(grants, { ...asked, signed: true }, catalog)) continue;
-    const need = { ...asked, signed: item.signature.state !== 'unsigned' };
+    if (among ? !among.has(item.id) : permitted.length === MAX_TOOLS) continue;
+    const right = { capability: 'tool.execute', scope: { id: item.id } };
+    // Most tools match no grant, even if they are signed. Their files are not read.
+    if (!grantsAllow(grants, { ...right, signed: true }, catalog)) continue;
+    const need = { ...right, signed: item.signature.state !== 'unsigned' };
     if (!grantsAllow(grants, need, catalog) || parents?.check(need).ok === false) continue;
     const signature = signatureOf(library, item);
-    if (signature?.requires.some((names) => names.every(holds))) found.push(signature);
+    if (signature?.requires.some((names) => names.every(holds))) permitted.push(signature);
   }
-  return found;
+  return permitted;
 }
 
 const firstWords = (text: string): string => {
@@ -90,13 +89,13 @@ const firstWords = (text: string): string => {
   return line.length > MAX_DESCRIPTION ? `${line.slice(0, MAX_DESCRIPTION)}…` : line;
 };
 
-/** For the opening; what is too much for it is counted. */
+/** Returns the list for the opening. Tools that do not fit are counted. */
 export function toolsTold(
   tools: readonly ToolSignature[],
   isNative: boolean,
   isPlanned = false,
 ): JsonObject {
-  const told: JsonObject[] = [];
+  const list: JsonObject[] = [];
   let size = 0;
   for (const { id, description, schema } of tools) {
     const one = {
@@ -107,10 +106,10 @@ export function toolsTold(
     };
     size += JSON.stringify(one).length;
     if (size > (isPlanned ? MAX_BYTES_OF_PLAN : MAX_BYTES)) break;
-    told.push(one);
+    list.push(one);
   }
-  const more = tools.length - told.length;
-  return { tools: told, ...(more > 0 && { more_tools: `${more} more; \`search\` finds them` }) };
+  const more = tools.length - list.length;
+  return { tools: list, ...(more > 0 && { more_tools: `${more} more; \`search\` finds them` }) };
 }
 
 /** A function that the model sees by the name of the tool. A call of it is an `execute` of that tool. */
@@ -123,9 +122,9 @@ const MAX_NAME = 64;
 const PLAIN = /^[A-Za-z0-9-]+(?:_[A-Za-z0-9-]+)*(?:\/[A-Za-z0-9-]+(?:_[A-Za-z0-9-]+)*)*$/;
 
 /**
- * What providers take as a name: letters, digits, `_` and `-`, 64 at most. `/` becomes `__`. INVARIANT:
- * two ids never have the same name: what could be read in two ways ends with a hash behind `___`, which
- * no other name holds.
+ * Returns a name that providers accept: letters, digits, `_` and `-`, 64 at most. `/` becomes `__`. INVARIANT: two
+ * ids never have the same name. A name that could be read in two ways ends with `___` and a hash, and no other
+ * name contains `___`.
  */
 function nativeName(id: string): string {
   const plain = id.replaceAll('/', '__');
@@ -143,7 +142,7 @@ export const nativeTools = (tools: readonly ToolSignature[]): NativeTool[] =>
     item_id: id,
   }));
 
-/** A call of a function that was offered, as the `execute` that it is. */
+/** Returns the call of a tool's function as a call of `execute`. Other calls are not changed. */
 export function asExecute(
   tools: readonly (ToolDefinition | NativeTool)[] | undefined,
   call: ToolCallBlock,

@@ -1,5 +1,5 @@
-// What the harness asks of others: the script language, a model, whoever looks on. None of it knows a
-// thread; what a thread asks of threads is in thread.ts.
+// Defines ports of the harness: the script language, models and observers. They do not depend on a thread; the
+// ports that do are in thread.ts.
 import type { Failure, Fault, Json, JsonObject, Outcome } from '../../base/index.ts';
 import type {
   ApprovalAnswer,
@@ -46,7 +46,7 @@ export interface ScriptActions {
     request: { prompt: Value; tier: string | undefined },
     frame: Frame,
   ): Promise<Outcome<Value>>;
-  /** A guard or a rule asks about a statement. */
+  /** Asks a person about a statement, for a guard or a rule. */
   ask(question: Question, frame: Frame): Promise<Outcome<ApprovalAnswer>>;
   act(act: ScriptAct, work: () => MaybePromise<Outcome<Json>>): Promise<Outcome<Json>>;
   /** Changes the number of parallel paths of the script, which begins with one. */
@@ -100,7 +100,7 @@ export type PlanSource =
   | { readonly step: number; readonly fields: readonly string[] }
   | { readonly input: string };
 
-/** A call of a tool as it stands in the text of a plan. */
+/** A call of a tool in the text of a plan. */
 export interface PlanStep {
   readonly number: number;
   readonly tool: string;
@@ -115,7 +115,7 @@ export interface PlanStep {
 export interface PlanReading {
   readonly problems: readonly { readonly line: number; readonly message: string }[];
   readonly steps: readonly PlanStep[];
-  /** The names that each `return` gives, where they are written out. */
+  /** Names that each `return` has. `undefined`: the names are not written out. */
   readonly returns: readonly (readonly string[] | undefined)[];
 }
 
@@ -141,12 +141,12 @@ export interface LostCommits {
 }
 
 export interface WatchPort {
-  /** `about`: what people are told of a thread that is run here. */
+  /** Opens the transcript of a thread. `about`: facts for people, if the thread runs here. */
   transcript(
     thread: string,
     about?: ThreadFacts,
   ): (events: readonly Noted[], firstSeq: number) => void;
-  /** For a live view: everything that is recorded, and text as it comes. */
+  /** Called with every recorded event, for a live view. */
   onEvent?(thread: string, event: Noted): void;
   onText?(thread: string, piece: string): void;
   /** Opens the raw stream of a thread that keeps the events of its provider. */
@@ -154,21 +154,21 @@ export interface WatchPort {
   sinks?(thread: string): SinkWatch;
   /** Counts the events of the transcript after this number, which the store lost. */
   ahead?(thread: string, seq: number): LostCommits;
-  /** Resolves when the transcript contains every event, with those that were missing before. */
+  /** Resolves when the transcript contains every event, and those that it had lost. */
   written?(thread: string): Promise<void>;
-  /** Without what is secret to the thread; with `inputs` to one below it that is given these. */
+  /** Returns the text without the secrets of the thread. `inputs`: the text is for a child with these inputs. */
   mask?(thread: string, text: string, inputs?: Json): string;
-  /** This process is done with the thread. */
+  /** Called when this process has released the thread. */
   done?(thread: string): void;
   /** Audit of model requests. The kernel audits calls. */
   audit?: Pick<Audit, 'write'>;
 }
 
-/** Around the sinks that a tool of the provider's names for the streams of a thread. */
+/** Observes the sinks that a provider's tool declares for the streams of a thread. */
 interface SinkWatch {
-  /** Takes the thread's secrets out of events, also one that is spread over several of them. */
+  /** Returns a filter that hides the thread's secrets, even a secret that several events contain in parts. */
   filter: () => EventFilter | undefined;
-  /** A sink that failed stops nothing and is told. */
+  /** Reports a sink that failed. The stream continues. */
   trouble(message: string): void;
 }
 
@@ -179,11 +179,11 @@ export interface RawStream {
 }
 
 export interface ReplayPort {
-  /** The writer of a thread that happens again. */
-  openJournal(...given: ConstructorParameters<typeof JournalWriter>): JournalWriter;
-  /** Returns the recorded events that have not happened again yet. */
+  /** Returns the journal writer of a replayed thread. */
+  openJournal(...parts: ConstructorParameters<typeof JournalWriter>): JournalWriter;
+  /** Returns the recorded events that the replay has not reached yet. */
   rest(thread: string): readonly Recorded[];
-  /** Returns the recorded result of a step, which is not done again. `isLate`: also after a resume. */
+  /** Returns the recorded result of a step, which is not run again. `isLate`: also after a resume. */
   recorded(thread: string, call: string, isLate?: boolean): Promise<Outcome<Value>>;
   /** True if a model request is the next recorded work. */
   begins(thread: string): boolean;
@@ -201,7 +201,7 @@ export interface ReplayPort {
   hookResult(thread: string, hook: string): Promise<ThreadResult>;
   /** Returns the recorded answer of a person to the last approval request. */
   asked(thread: string): Promise<Outcome<ApprovalAnswer>>;
-  /** What it was shown of a directive that is still the same: tools and advice have their own time. */
+  /** Returns the recorded opening if the directive is the same, because tools and advice can differ. */
   shown(content: Json): Json;
 }
 
@@ -210,36 +210,36 @@ export interface ModelRequest {
   messages: readonly Message[];
   tools: readonly ToolDefinition[];
   maxTokens: number;
-  /** Messages as they were written for earlier requests of this conversation. */
+  /** Cache of the messages in the form in which earlier requests of this conversation contained them. */
   written: WrittenMessages;
-  /** For the estimate when the provider reports no usage, and the text as it comes. */
+  /** Options for the estimate if the provider reports no usage, and the receiver of text as it arrives. */
   reading: ReaderOptions;
   /** Time on the monotonic clock after which the request is not sent. */
   sendBy?: number;
-  /** Gets every event as it came. */
+  /** Receives every event of the stream unchanged. */
   raw?: RawStream;
   marks?: () => Descriptor;
-  /** About the sinks that the provider's tool names itself. */
+  /** Returns the observer of the sinks that the provider's tool declares. */
   sinks?: () => SinkWatch | undefined;
 }
 
-/** A model that may be asked now. */
+/** A model that requests can be sent to. */
 export interface ModelLine {
   ask(request: ModelRequest, signal: AbortSignal): Promise<Outcome<ModelReply>>;
 }
 
-/** `caller` speaks for the harness, not for the thread: no thread may reach a provider itself. */
+/** Opens a model. `caller` is the harness, because no thread has the right to call a provider itself. */
 export type ModelPort = (model: ResolvedModel, caller: Caller) => Promise<Outcome<ModelLine>>;
 
 interface RunnerTask {
   thread_id: string;
   directive: string;
   inputs: Json;
-  /** Aborted at the deadline, when the thread is ended and when its parent is. */
+  /** Aborted at the deadline, and when the thread or its parent is ended. */
   signal: AbortSignal;
 }
 
-/** Answers with the directive's outputs. Called again when the thread is resumed. */
+/** Returns the outputs of the directive. It is called again when the thread is resumed. */
 export type Runner = (task: RunnerTask) => Promise<Outcome<Json>>;
 
 export interface ThreadResult {

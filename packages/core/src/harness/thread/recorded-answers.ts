@@ -1,5 +1,5 @@
-// What came from outside while a thread ran, read from its journal: replies of the model, results of
-// tools, words of people. A replay is given these again, in the places where they were.
+// Reads from a journal the data that came from outside while the thread ran: replies of the model, results of
+// tools, signals of people. A replay gets the same data at the same positions.
 import {
   type Failure,
   fail,
@@ -26,19 +26,19 @@ import { unpackMarks } from './conversation.ts';
 import type { LostCommits } from './ports.ts';
 import { BAD_ARGUMENTS } from './prompt.ts';
 
-/** A process took the thread up here; what is said to a running thread has a number. */
+/** True if a process resumed the thread here. A signal to a running thread has an id, a resume has none. */
 export const isResume = ({ type, data }: JournalEvent): boolean =>
   type === 'signal' && data.kind === 'resume' && data.id === undefined;
 
 const notRecorded = (what: string): Outcome<never> =>
   fail('not_recorded', `${what} is not in the journal`, { sent: false });
 
-/** What it cost is not in the journal; a request that nobody answered is charged its worst case. */
-const CALLED_OFF: Failure = fail('cancelled', 'the reply was called off');
-/** It was called off before it was sent, and cost nothing. */
-const NEVER_SENT: Failure = fail('cancelled', 'the request was called off', { sent: false });
+/** A cancelled reply. The journal does not have its cost, so the request is charged its worst case. */
+const CALLED_OFF: Failure = fail('cancelled', 'the reply was cancelled');
+/** A request that was cancelled before it was sent, and cost nothing. */
+const NEVER_SENT: Failure = fail('cancelled', 'the request was cancelled', { sent: false });
 
-/** The fault in a result that tells about one. */
+/** Returns the fault in a result, or `undefined` if it contains none. */
 function faultIn(content: Json): Failure | undefined {
   const error = getOwn(content, 'error');
   if (!isObject(error)) return undefined;
@@ -46,22 +46,22 @@ function faultIn(content: Json): Failure | undefined {
   return fail(plainText(error.code), plainText(detail.message), detail);
 }
 
-/** As `badArgumentsResult` makes it. A tool cannot say this: the result of a call comes after its intent. */
+/** True for a result of `badArgumentsResult`. A tool cannot imitate it: its results come after an intent. */
 const isUnread = ({ content, is_error }: ToolResult): boolean =>
   is_error && getOwn(getOwn(getOwn(content, 'error'), 'detail'), 'reason') === BAD_ARGUMENTS;
 
-/** Calls whose arguments could not be read were answered at once, without being made. */
+/** Returns the results of calls that were not made because their arguments could not be read, by call id. */
 function unreadCalls(events: readonly Recorded[], at: number): Map<string, ToolResult> {
   const unread = new Map<string, ToolResult>();
   for (const { type, data } of events.slice(at + 1)) {
-    // One that was refused without being begun, such as that of an unknown tool, is no such answer.
+    // A call that was refused for another reason before its intent, such as a missing tool, ends the list.
     if (type !== 'tool_result' || !isUnread(data)) break;
     unread.set(data.call_id, data);
   }
   return unread;
 }
 
-/** The reply that was recorded at this place of a journal; undefined when there is none. */
+/** Returns the reply at this position of a journal, or `undefined` if there is none. */
 export function replyAt(events: readonly Recorded[], at: number): ModelReply | undefined {
   const event = events[at];
   if (event?.type !== 'assistant_message' || event.data.injected) return undefined;
@@ -71,7 +71,7 @@ export function replyAt(events: readonly Recorded[], at: number): ModelReply | u
   const content: ModelReply['content'][number][] = [];
   const bad: BadArguments[] = [];
   for (const block of event.data.content) {
-    // A model says no results.
+    // A reply of a model contains no results.
     if (block.type === 'tool_result') continue;
     const answer = block.type === 'tool_call' ? unread.get(block.id) : undefined;
     if (block.type !== 'tool_call' || !answer) {
@@ -95,11 +95,11 @@ export function replyAt(events: readonly Recorded[], at: number): ModelReply | u
   };
 }
 
-/** What the request came to that was begun at this place. */
-function answerAfter(events: readonly Recorded[], asked: number): Outcome<ModelReply> {
-  for (const [index, event] of events.slice(asked + 1).entries()) {
+/** Returns the outcome of the request that began at this position. */
+function answerAfter(events: readonly Recorded[], start: number): Outcome<ModelReply> {
+  for (const [index, event] of events.slice(start + 1).entries()) {
     if (event.type === 'turn_end' && 'usage' in event.data && event.data.usage) {
-      return fail('cancelled', 'the reply was called off', {
+      return fail('cancelled', 'the reply was cancelled', {
         usage: { ...event.data.usage },
         reported: true,
       });
@@ -109,7 +109,7 @@ function answerAfter(events: readonly Recorded[], asked: number): Outcome<ModelR
     }
     if (event.type === 'turn_end' || event.type === 'turn_start') break;
     if (event.type === 'assistant_message') {
-      const reply = replyAt(events, asked + 1 + index);
+      const reply = replyAt(events, start + 1 + index);
       return reply ? ok(reply) : CALLED_OFF;
     }
     if (event.type === 'error' || event.type === 'stream_error') {
@@ -122,7 +122,7 @@ function answerAfter(events: readonly Recorded[], asked: number): Outcome<ModelR
   return CALLED_OFF;
 }
 
-/** A result as it stands in a journal, as it was handed back. */
+/** Returns a recorded result in the form in which the caller got it. */
 export function resultIn({ content, is_error, marks, facts }: ToolResult): Outcome<Value> {
   const failure = is_error ? faultIn(content) : undefined;
   return failure
@@ -130,23 +130,23 @@ export function resultIn({ content, is_error, marks, facts }: ToolResult): Outco
     : ok(restoreFields(content, unpackMarks(marks), facts));
 }
 
-/** A person was asked about this call, which is made again after the answer. */
+/** True if the event is an approval request about this call, which is made again after the answer. */
 const isQuestionAbout = (data: RecordedOf<'approval'>['data'], id: string): boolean =>
   data.kind === 'call' && data.action === 'ask' && data.call_id === id;
 
 /**
- * The result of the call that was begun at this place, also as it was held while a hook was asked about it;
- * none when its process was lost, unless `isLate`. It is a limit where an event in between says so. A thread that
- * is stopped while calls are made at once records the results of the first ones alone: a refusal or a limit is
- * known from its own event then.
+ * Returns the result of the call that began at this position, even if it was withheld while a hook was asked.
+ * `undefined` if its process was lost, unless `isLate`. The result is a limit if an event before it is that limit.
+ * A thread that is stopped during parallel calls records only the results of the first ones. A refusal or a limit
+ * is then read from its own event.
  */
 function resultAfter(
   events: readonly Recorded[],
-  begun: number,
+  start: number,
   id: string,
   isLate: boolean,
 ): Outcome<Value> | undefined {
-  const after = events.slice(begun + 1);
+  const after = events.slice(start + 1);
   const lost = isLate ? -1 : after.findIndex(isResume);
   const limits = new Set<string>();
   let failed: Failure | undefined;
@@ -172,7 +172,7 @@ function resultAfter(
   return failed;
 }
 
-/** The first of these after a request says what became of it. */
+/** Types of events that end a request. The first one after the request has its outcome. */
 const ENDS_REQUEST: ReadonlySet<Recorded['type']> = new Set([
   'assistant_message',
   'error',
@@ -181,7 +181,7 @@ const ENDS_REQUEST: ReadonlySet<Recorded['type']> = new Set([
   'tool_call',
 ]);
 
-/** A signal with what it carried: its words come next, behind the results of calls that it left out. */
+/** Returns a signal with its payload. Its message comes next, after the results of calls that it skipped. */
 function signalOf(event: RecordedOf<'signal'>, number: number, after: readonly Recorded[]): Signal {
   const { kind, by, reason } = event.data;
   const next = after.find(({ type }) => type !== 'tool_result');
@@ -200,23 +200,23 @@ export function createReplayRecord(events: readonly Recorded[]) {
     events.findLastIndex((event, at) => at < seq && is(event));
   return {
     events,
-    /** The answer to the request that was begun last when the journal had `seq` events; once. */
+    /** Returns the answer to the last request that began before event `seq`. Each answer is returned once. */
     replyAt(seq: number): Outcome<ModelReply> {
-      const asked = lastBefore(seq, ({ type }) => type === 'turn_start');
-      if (asked < 0 || answered.has(asked)) return notRecorded('another reply of the model');
-      answered.add(asked);
-      return answerAfter(events, asked);
+      const start = lastBefore(seq, ({ type }) => type === 'turn_start');
+      if (start < 0 || answered.has(start)) return notRecorded('another reply of the model');
+      answered.add(start);
+      return answerAfter(events, start);
     },
-    /** What this call came to that was begun when the journal had at most `seq` events. */
+    /** Returns the result of this call, which began last before event `seq`. */
     resultOf(call: string, seq: number, isLate = false): Outcome<Value> {
-      const begun = lastBefore(
+      const start = lastBefore(
         seq,
         ({ type, data }) => type === 'tool_call' && data.call_id === call,
       );
-      const result = begun < 0 ? undefined : resultAfter(events, begun, call, isLate);
-      return result ?? notRecorded('what this call came to');
+      const result = start < 0 ? undefined : resultAfter(events, start, call, isLate);
+      return result ?? notRecorded('the result of this call');
     },
-    /** Was a person asked about this call when it was last begun before `seq`, and had not answered? */
+    /** True if a person was asked about this call before event `seq` and the request was still pending. */
     isAsked(call: string, seq: number): boolean {
       const last = events
         .slice(0, seq)
@@ -227,7 +227,7 @@ export function createReplayRecord(events: readonly Recorded[]) {
         );
       return last?.type === 'approval' && last.data.state === 'pending';
     },
-    /** Was the process closed while the request was under way that was begun before `seq`? */
+    /** True if the process was closed during the request that began before event `seq`. */
     isClosedAt(seq: number): boolean {
       const at = events.findIndex(({ type }, index) => index >= seq && ENDS_REQUEST.has(type));
       const [failed, next] = events.slice(at, at + 2);
@@ -239,14 +239,14 @@ export function createReplayRecord(events: readonly Recorded[]) {
         isResume(next)
       );
     },
-    /** The result of this call that is recorded next after `seq` events. */
+    /** Returns the next recorded result of this call after `seq` events, or `undefined` if there is none. */
     toldOf(call: string, seq: number): Outcome<Value> | undefined {
-      const told = events.find(
+      const result = events.find(
         ({ type, data }, at) => at >= seq && type === 'tool_result' && data.call_id === call,
       );
-      return told?.type === 'tool_result' ? resultIn(told.data) : undefined;
+      return result?.type === 'tool_result' ? resultIn(result.data) : undefined;
     },
-    /** Was the answer of this hook heard after `seq` events, before the process ended? */
+    /** True if the answer of this hook arrived after `seq` events and before the process ended. */
     isAnswered(hook: string, seq: number): boolean {
       const rest = events.slice(seq);
       const lost = rest.findIndex(isResume);
@@ -258,7 +258,7 @@ export function createReplayRecord(events: readonly Recorded[]) {
             (type === 'error' && data.detail.thread === hook && PASSED_HOOK.has(data.code)),
         );
     },
-    /** What the registry had lost when somebody went on with the thread next. */
+    /** Returns the events that the store had lost when the thread was resumed next. */
     lostAt(seq: number): LostCommits {
       const resumed = events.findIndex((event, at) => at >= seq && isResume(event));
       const rest = resumed < 0 ? [] : events.slice(resumed + 1);
@@ -266,16 +266,16 @@ export function createReplayRecord(events: readonly Recorded[]) {
       const lost = rest.slice(0, over < 0 ? undefined : over);
       return lost.find((event) => event.type === 'commits_lost')?.data ?? { events: 0, calls: [] };
     },
-    /** What was said to the thread when its journal had `seq` events. */
+    /** Returns the signals that the thread got when its journal had `seq` events. */
     signalsAt(thread: string, seq: number): Signal[] {
-      const found: Signal[] = [];
+      const list: Signal[] = [];
       for (let at = seq, event = events[at]; event; at++, event = events[at]) {
         const isPart = ['injected_message', 'tool_result', 'turn_end'].includes(event.type);
         if (event.type === 'signal' && event.data.id !== undefined) {
-          found.push({ ...signalOf(event, event.data.id, events.slice(at + 1, at + 100)), thread });
-        } else if (event.type === 'turn_end' ? at > seq : !isPart || found.length === 0) break;
+          list.push({ ...signalOf(event, event.data.id, events.slice(at + 1, at + 100)), thread });
+        } else if (event.type === 'turn_end' ? at > seq : !isPart || list.length === 0) break;
       }
-      return found;
+      return list;
     },
   };
 }

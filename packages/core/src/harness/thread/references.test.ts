@@ -228,11 +228,11 @@ test('an unknown reference is refused with those there are, and no word of a str
     const found = references.resolve(text, OWN);
     return found.ok ? '' : found.error.detail.message;
   };
-  expect(message('$r1')).toContain('there are none yet');
+  expect(message('$r1')).toContain('none exists yet');
   references.show(foreign({ [MARKER]: [MARKER] }));
   references.show(foreign([1, 2]));
-  expect(message('$r3')).toContain('there are `$r1` to `$r2`');
-  expect(message({ a: ['x $r0 y'] })).toContain('there is no reference `$r0`');
+  expect(message('$r3')).toContain('`$r1` to `$r2` exist');
+  expect(message({ a: ['x $r0 y'] })).toContain('reference `$r0` not found');
   for (const path of ['.nothing', '[0]', `.${MARKER}[4]`, '["a b"]']) {
     expect(message(`$r1${path}`).replaceAll(path, '')).not.toContain(MARKER);
   }

@@ -1,10 +1,10 @@
-// What strangers wrote, kept where a model cannot read it. The model is shown that something is there, of
-// what type and how much of it, under a name (`$r3`); it writes that name where it wants the thing, and the
-// call is made with the very value, its marks and its facts. Numbers are given in the order in which things
-// come in, so a thread that goes on from its journal has the same ones.
+// Keeps untrusted data where a model cannot read it. The model sees a name (`$r3`) with the type and the size of the
+// data. It writes the name where it needs the data, and the call gets the original value with its marks and facts.
+// Names are numbered in the order in which data arrives, so a thread that resumes from its journal has the same
+// names.
 //
-// INVARIANT: nothing that carries `untrusted` is shown, at any depth, and what was put in the place of a
-// name is never looked at again: a stranger's text that says `$r1` is a text.
+// INVARIANT: data with the label `untrusted` is never shown, at any depth. Names inside an inserted value are never
+// resolved: `$r1` in an untrusted text is plain text.
 import {
   fail,
   getOwn,
@@ -36,11 +36,11 @@ import { fillForm } from '../../kernel/index.ts';
 
 export interface References extends Display {
   /**
-   * What a model wrote, with each reference replaced by that very value with its own marks and facts; inside
-   * of a longer text its text is put in. `own`: of what the model wrote itself.
+   * Returns the model's value with each reference replaced by the original value, with its marks and facts. Inside
+   * a longer text the text of the value is inserted. `own`: marks of the model's own text.
    */
   resolve(written: Json, own: Descriptor): Outcome<Value>;
-  /** Everything that has a name, in order. */
+  /** Returns all values that have a name, in order. */
   values(): readonly Value[];
   /** Large results by their hash. They are read from the store before a thread resumes. */
   readonly wholes: Map<string, Json>;
@@ -48,7 +48,7 @@ export interface References extends Display {
 
 const isForeign = (marks: Descriptor): boolean => carries(marks, 'untrusted');
 
-/** Its type and its size, and no word of it: names of fields are words too. */
+/** Returns the type and the size of the data, without its text. Names of fields are text too. */
 function shapeOf(data: Json): JsonObject {
   if (typeof data === 'string') return { type: 'text', characters: data.length };
   if (Array.isArray(data)) return { type: 'list', items: data.length };
@@ -56,7 +56,7 @@ function shapeOf(data: Json): JsonObject {
   return { type: data === null ? 'nothing' : typeof data };
 }
 
-/** Codes of ours: a tool may report its own, and a stranger may have chosen those. */
+/** Codes of kernmantle that a model can see. A tool can report other codes, which an attacker can have chosen. */
 const CODES: ReadonlySet<string> = new Set([
   ...'approval_denied approval_expired cancelled config_invalid conflict http_error'.split(' '),
   ...'internal_error invalid_input loop_detected mcp_connection_failed needs_input'.split(' '),
@@ -67,14 +67,14 @@ const CODES: ReadonlySet<string> = new Set([
 ]);
 const SOME_FAILURE = 'tool_failed';
 
-// `$r3`, `$r3.field`, `$r3[0]`, `$r3["any name"]`; `$$r3` is the text itself.
+// A reference is written `$r3`, `$r3.field`, `$r3[0]` or `$r3["any name"]`; `$$r3` is the text `$r3`.
 const STEP = String.raw`\.[\p{L}\p{N}_-]+|\[\d+\]|\["[^"\]]+"\]`;
 const NAMED = new RegExp(String.raw`(\$?)\$r(\d+)(?![\p{L}\p{N}_])((?:${STEP})*)`, 'gu');
 const STEPS = new RegExp(STEP, 'gu');
 
-/** More than any honest call is nested. */
+/** Deepest nesting of a call. No honest call reaches it. */
 const MAX_DEPTH = 200;
-/** In characters, of all that one call is given by reference. */
+/** Number of characters that one call can get by reference. */
 const MAX_PUT_IN = 32_000_000;
 
 const keyOf = (step: string): string =>
@@ -85,7 +85,7 @@ const has = (data: Json, key: string): boolean =>
     ? /^\d+$/.test(key) && Number(key) < data.length
     : Object.hasOwn(data as object, key);
 
-/** What stands there; a text has no fields, so what follows its name is text. Undefined: nothing does. */
+/** Returns the value at the path, and the rest of the path after a text. `undefined`: the path does not exist. */
 function follow(root: Value, path: string): { value: Value; rest: string } | undefined {
   let [value, rest] = [root, path];
   for (const [step] of path.matchAll(STEPS)) {
@@ -100,11 +100,11 @@ function follow(root: Value, path: string): { value: Value; rest: string } | und
 
 const refuse = (message: string): Outcome<never> => fail('invalid_input', message);
 
-/** One call: what it is given, and how much of it. */
+/** Resolves the references in one call and counts their characters. */
 class Resolving {
   readonly #values: readonly Value[];
   #size = 0;
-  /** Is it anything but what was written? */
+  /** True if the call contained a reference or an escape. */
   isOther = false;
 
   constructor(values: readonly Value[]) {
@@ -113,26 +113,26 @@ class Resolving {
 
   #there(): string {
     const { length } = this.#values;
-    if (length === 0) return 'there are none yet';
-    return length === 1 ? 'there is `$r1`' : `there are \`$r1\` to \`$r${length}\``;
+    if (length === 0) return 'none exists yet';
+    return length === 1 ? '`$r1` exists' : `\`$r1\` to \`$r${length}\` exist`;
   }
 
   #find(number: string, path: string): Outcome<{ value: Value; rest: string }> {
     const root = this.#values[Number(number) - 1];
     const as = `write \`$$r${number}\` for the text itself`;
-    if (!root) return refuse(`there is no reference \`$r${number}\`; ${this.#there()}; ${as}`);
-    const found = follow(root, path);
-    if (!found) {
+    if (!root) return refuse(`reference \`$r${number}\` not found; ${this.#there()}; ${as}`);
+    const target = follow(root, path);
+    if (!target) {
       const { type, ...size } = shapeOf(root.data);
       const much = Object.entries(size).map(([of, count]) => `${plainText(count)} ${of}`);
       return refuse(
-        `there is no \`$r${number}${path}\`: \`$r${number}\` is ${plainText(type)} with ${much.join('')}, and this is not in it`,
+        `\`$r${number}${path}\` not found; \`$r${number}\` is a value of type ${plainText(type)} with ${much.join('')}`,
       );
     }
-    this.#size += found.value.text.length;
+    this.#size += target.value.text.length;
     return this.#size > MAX_PUT_IN
-      ? refuse(`a call is given at most ${MAX_PUT_IN} characters by reference`)
-      : ok(found);
+      ? refuse(`a call can get at most ${MAX_PUT_IN} characters by reference`)
+      : ok(target);
   }
 
   #text(written: string): Outcome<Value> {
@@ -146,9 +146,9 @@ class Resolving {
         text += all.slice(1);
         continue;
       }
-      const found = this.#find(number, path);
-      if (!found.ok) return found;
-      const { value, rest } = found.output;
+      const resolved = this.#find(number, path);
+      if (!resolved.ok) return resolved;
+      const { value, rest } = resolved.output;
       if (all === written && rest === '') return ok(withOrigin(value, { reference: written }));
       text += value.text + rest;
       marks = mergeDescriptors(marks, value.meta.descriptor);
@@ -157,7 +157,7 @@ class Resolving {
   }
 
   value(written: Json, depth = 0): Outcome<Value> {
-    if (depth > MAX_DEPTH) return refuse(`a call is nested at most ${MAX_DEPTH} deep`);
+    if (depth > MAX_DEPTH) return refuse(`a call can have at most ${MAX_DEPTH} levels`);
     if (typeof written === 'string') return this.#text(written);
     if (typeof written !== 'object' || written === null) return ok(makeValue(written));
     const parts = new Map<string, Value>();
@@ -172,7 +172,7 @@ class Resolving {
 
 const asObject = (value: Json | undefined): JsonObject => (isObject(value) ? value : {});
 
-/** `shortened`: what is too large to be said in full; undefined when it is not. */
+/** Creates the references of a thread. `shortened` returns the preview of a large result, and else `undefined`. */
 export function createReferences(
   shortened: (content: Json) => Json | undefined = () => undefined,
 ): References {
@@ -194,9 +194,9 @@ export function createReferences(
     }
     let marks = around;
     const part = (key: string | number): Json => {
-      const shown = show(elementOf(value, key));
-      marks = mergeDescriptors(marks, shown.marks);
-      return shown.content;
+      const item = show(elementOf(value, key));
+      marks = mergeDescriptors(marks, item.marks);
+      return item.content;
     };
     if (Array.isArray(data)) return { content: data.map((_, at) => part(at)), marks };
     const content: JsonObject = {};
@@ -204,16 +204,16 @@ export function createReferences(
     return { content, marks };
   }
 
-  /** That it failed and how, in a word of ours; what is said about it may quote anybody. */
+  /** Shows a failure with a code of kernmantle. Its detail becomes a reference, because it can quote any text. */
   function showFault(content: Json, descriptor: Descriptor): Visible {
     const error = getOwn(content, 'error');
     const code = plainText(getOwn(error, 'code') ?? '');
     const detail = makeValue(getOwn(error, 'detail') ?? content, { descriptor });
-    const told = { code: CODES.has(code) ? code : SOME_FAILURE, detail: refer(detail) };
-    return { content: { ok: false, error: told }, marks: EMPTY };
+    const fault = { code: CODES.has(code) ? code : SOME_FAILURE, detail: refer(detail) };
+    return { content: { ok: false, error: fault }, marks: EMPTY };
   }
 
-  /** The directive, with names where its text speaks of inputs that are not shown. */
+  /** Shows the directive with names in place of the inputs that are not shown. */
   function showOpening(
     content: Json,
     marks: Descriptor,
@@ -222,13 +222,13 @@ export function createReferences(
     const names: JsonObject = {};
     const inputs: JsonObject = { ...asObject(getOwn(getOwn(content, 'directive'), 'inputs')) };
     for (const [name, value] of given) {
-      const told = refer(value);
-      setOwn(inputs, name, told);
-      setOwn(names, name, told.reference ?? null);
+      const reference = refer(value);
+      setOwn(inputs, name, reference);
+      setOwn(names, name, reference.reference ?? null);
     }
     const directive = fillForm({ ...asObject(getOwn(content, 'directive')), inputs }, names);
-    const shown = { ...asObject(content), directive };
-    return { content: shown, marks: removeLabels(marks, ['untrusted']) };
+    const opening = { ...asObject(content), directive };
+    return { content: opening, marks: removeLabels(marks, ['untrusted']) };
   }
 
   function result({ content, marks, isError, facts, given }: KeptResult, whole = content): Visible {
@@ -236,12 +236,12 @@ export function createReferences(
     if (!isForeign(marks)) return { content, marks };
     if (isError) return showFault(whole, marks);
     const value = restoreFields(whole, marks, facts);
-    const shown = show(value);
-    const preview = shortened(shown.content);
-    if (preview === undefined) return shown;
+    const visible = show(value);
+    const preview = shortened(visible.content);
+    if (preview === undefined) return visible;
     const { artifact = null, bytes = null } = asObject(content);
     const message = 'shortened; all of it is in the reference';
-    return { ...shown, content: { artifact, bytes, ...refer(value), preview, message } };
+    return { ...visible, content: { artifact, bytes, ...refer(value), preview, message } };
   }
 
   return {

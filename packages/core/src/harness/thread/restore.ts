@@ -26,10 +26,10 @@ import { FROM_USER, packMarks, unpackMarks } from './conversation.ts';
 import { addToConversation, countFailure, startOver, withoutTime } from './talk.ts';
 import type { Thread } from './thread.ts';
 
-/** The number of a snapshot's event, or the latest one. */
+/** Number of the event that made a snapshot, or `last` for the latest snapshot. */
 export type SnapshotName = number | 'last';
 
-/** Records a snapshot. The store answers with its number. */
+/** Records a snapshot and returns its number. */
 export async function recordSnapshot(
   { journal }: Pick<Thread, 'journal'>,
   reason: string,
@@ -38,36 +38,36 @@ export async function recordSnapshot(
   return recorded.ok ? ok({ action: 'checkpoint', snapshot: recorded.output.seq }) : recorded;
 }
 
-/** The snapshot of this name; what there is instead when it is unknown. */
+/** Returns the number of a snapshot. Fails with `not_found` and the list of snapshots if it does not exist. */
 export function findSnapshot(
   thread: string,
   history: readonly Recorded[],
   wanted: SnapshotName,
 ): Outcome<number> {
-  const known = eventsInForce(history).filter((event) => event.type === 'snapshot');
-  const found = wanted === 'last' ? known.at(-1) : known.find(({ seq }) => seq === wanted);
-  if (found) return ok(found.seq);
-  const list = known.map(({ seq, data }) => `${seq} (${data.reason})`);
+  const all = eventsInForce(history).filter((event) => event.type === 'snapshot');
+  const snapshot = wanted === 'last' ? all.at(-1) : all.find(({ seq }) => seq === wanted);
+  if (snapshot) return ok(snapshot.seq);
+  const list = all.map(({ seq, data }) => `${seq} (${data.reason})`);
   const there =
     list.length === 0
       ? 'it has none; a model makes one with `help` and the action `checkpoint`'
       : `it has ${list.join(', ')}`;
   return fail('not_found', `thread \`${thread}\` has no snapshot \`${wanted}\`: ${there}`, {
     thread,
-    snapshots: known.map(({ seq }) => seq),
+    snapshots: all.map(({ seq }) => seq),
   });
 }
 
 /** Fails with `thread_ended` for an ended child, because its parent has used that end. */
 export function mayRewind({ id, status, parent, root }: ThreadRow): Outcome<null> {
   if (!isEnded(status) || parent === undefined) return ok(null);
-  const message = `thread \`${id}\` has ended (${status}) and its parent was told; go back with its root \`${root}\``;
+  const message = `thread \`${id}\` has ended (${status}) and its parent has the result; rewind its root \`${root}\``;
   return fail('thread_ended', message, { thread: id, status, root });
 }
 
-/** The call that made the snapshot; at that point it had no result yet. */
-function snapshotCall(kept: readonly Recorded[], from: number): string | undefined {
-  const before = kept.filter(({ seq }) => seq <= from);
+/** Returns the call that made the snapshot, if it had no result then. */
+function snapshotCall(inForce: readonly Recorded[], from: number): string | undefined {
+  const before = inForce.filter(({ seq }) => seq <= from);
   const call = before.findLast((event) => event.type === 'tool_call');
   if (call?.data.verb !== 'help') return undefined;
   const { call_id } = call.data;
@@ -83,19 +83,19 @@ export interface RewindWords {
   by: string;
 }
 
-/** What goes into the journal: where it goes back to, and what the model is told about it. */
+/** Returns the events of a rewind: the signal with the snapshot, and the message for the model. */
 export function rewindEvents(
   { talk: { conversation } }: Pick<Thread, 'talk'>,
   history: readonly Recorded[],
-  asked: Omit<DataOf<'signal'>, 'kind'> & { from: number },
+  signal: Omit<DataOf<'signal'>, 'kind'> & { from: number },
   words?: RewindWords,
 ): JournalEvent[] {
-  const { from } = asked;
+  const { from } = signal;
   const marks = packMarks(conversation.marks());
   const call = snapshotCall(eventsInForce(history), from);
   const content: Json = { action: 'checkpoint', snapshot: from };
-  const text = `[harness] this thread went back to snapshot ${from}. What was done after it is not undone: look before you repeat it.`;
-  const events: JournalEvent[] = [{ type: 'signal', data: { kind: 'resume', ...asked } }];
+  const text = `[harness] this thread went back to snapshot ${from}. Effects after it are not undone: check before you repeat one.`;
+  const events: JournalEvent[] = [{ type: 'signal', data: { kind: 'resume', ...signal } }];
   if (call !== undefined) {
     events.push({ type: 'tool_result', data: { call_id: call, content, is_error: false, marks } });
   }
@@ -105,7 +105,7 @@ export function rewindEvents(
   return events;
 }
 
-/** The step was done: skips of it are no longer in a row. */
+/** Returns the bounds after a step was run, which resets the count of its skips in a row. */
 export function stepDone(bounds: Bounds, step: string): Bounds {
   if (!Object.hasOwn(bounds.skips, step)) return bounds;
   const { [step]: _, ...skips } = bounds.skips;
@@ -117,7 +117,7 @@ function restoreFired({ hooks }: Pick<Thread, 'hooks'>, fired: readonly number[]
   for (const index of fired) hooks.fired.add(index);
 }
 
-/** A hook has seen the result of a call, also one that the model was never shown. */
+/** Adds the marks of a withheld result, which a hook has read even if the model never gets it. */
 function learnHeld({ talk }: Pick<Thread, 'talk'>, { held }: Pick<HookStart, 'held'>): void {
   if (held) talk.conversation.learn(unpackMarks(held.marks), false);
 }
@@ -132,7 +132,7 @@ function hookDecided(thread: ModelUser & Pick<Thread, 'hooks'>, data: DataOf<'ho
   restoreFired(thread, data.fired);
   thread.hooks.bounds = data.bounds;
   if (data.model !== undefined) switchModel(thread, data.model);
-  // The registry was told in the commit of this event.
+  // The commit of this event also raised the limits in the store.
   if (data.limits) thread.budget.limits = unpackLimits(data.limits);
 }
 
@@ -141,14 +141,14 @@ function newAttempt(
   retry: Extract<DataOf<'retry'>, { attempt: number }>,
 ): void {
   if (!retry.annealed && retry.inputs) thread.place.inputs = retry.inputs;
-  // With a changed directive it begins otherwise.
+  // A changed directive or other inputs have another opening.
   startOver(thread, retry.opening);
 }
 
-/** A person took it up: with new ceilings, of which `own` is what hooks leave, or with another model. */
+/** Applies a resume with new limits or another model. `own`: the new limits without the part for hooks. */
 function resumedWith(thread: ModelUser, data: DataOf<'signal'>, own: EffectiveLimits): void {
   const { talk, budget } = thread;
-  // It had run into these, and is to try again.
+  // The thread had stopped at one of these bounds and gets a new try.
   if (data.after !== undefined) [talk.reminders, talk.loops] = [0, 0];
   for (const name of LIMIT_NAMES) {
     if (!data.limits || !Object.hasOwn(data.limits, name)) continue;
@@ -160,7 +160,7 @@ function resumedWith(thread: ModelUser, data: DataOf<'signal'>, own: EffectiveLi
   switchModel(thread, data.model);
 }
 
-/** A step that gave a result of its own: what was skipped before is not in a row any more. */
+/** Applies the result of a step to rights, rules, failures in a row and skips in a row. */
 function stepEnded(
   thread: Pick<Thread, 'rights' | 'hooks' | 'control'>,
   data: DataOf<'tool_result'>,
@@ -168,7 +168,7 @@ function stepEnded(
   const { call_id, tool, is_error, rules, content } = data;
   thread.rights.approved.restoreResult(call_id);
   if (rules) thread.rights.rules.restore(rules);
-  // After a question to a person the count begins again.
+  // The count starts again after a person was asked.
   const wasAsked = getOwn(getOwn(getOwn(content, 'error'), 'detail'), 'escalated') !== undefined;
   if (tool !== undefined) countFailure(thread, tool, is_error && !wasAsked);
   if (tool !== undefined && !is_error) thread.hooks.bounds = stepDone(thread.hooks.bounds, tool);
@@ -199,7 +199,7 @@ function restore(thread: RestorableState, event: JournalEvent, own: EffectiveLim
       thread.budget.warned.add(markKey(event.data));
       return;
     case 'loop_detected':
-      // An older version also noted those that got somewhere.
+      // An older version also recorded loops that made progress.
       if (event.data.detail.progress !== true) thread.talk.loops += 1;
       return;
     case 'injected_message':
@@ -224,24 +224,24 @@ function restore(thread: RestorableState, event: JournalEvent, own: EffectiveLim
   }
 }
 
-/** Loops are found over calls that came to an end; one that is done again is not seen twice. */
+/** Returns an observer that passes each finished call to the loop detector, once. */
 function watchLoops(thread: Pick<Thread, 'talk'>): (event: Recorded) => void {
-  const begun = new Map<string, RecordedOf<'tool_call'>>();
+  const open = new Map<string, RecordedOf<'tool_call'>>();
   return (event) => {
-    if (event.type === 'tool_call') begun.set(event.data.call_id, event);
+    if (event.type === 'tool_call') open.set(event.data.call_id, event);
     if (event.type !== 'tool_result') return;
     const { call_id: id, content, is_error } = event.data;
-    const call = begun.get(id);
+    const call = open.get(id);
     if (!call) return;
-    begun.delete(id);
-    const { tool, verb, effect, arguments: given, volatile = [] } = call.data;
+    open.delete(id);
+    const { tool, verb, effect, arguments: request, volatile = [] } = call.data;
     thread.talk.detector.observe({
       id,
       turn: call.turn,
       tool,
       effect,
-      // The parameters of the tool, or for the other verbs the request.
-      arguments: verb === 'execute' ? (getOwn(given, 'parameters') ?? {}) : given,
+      // The detector compares the parameters of a tool, or the request of another verb.
+      arguments: verb === 'execute' ? (getOwn(request, 'parameters') ?? {}) : request,
       volatile: [...volatile],
     });
     thread.talk.detector.learned(id, withoutTime(content), is_error);
@@ -253,12 +253,12 @@ export function restoreThread(thread: RestorableState, history: readonly Recorde
   thread.talk.opening.push(...project(conversation, history).opening());
   const { limits } = thread.budget;
   const watch = watchLoops(thread);
-  const kept = new Set(eventsInForce(history));
+  const inForce = new Set(eventsInForce(history));
   for (const event of history) {
-    if (kept.has(event)) addToConversation(thread, event);
+    if (inForce.has(event)) addToConversation(thread, event);
     else if (!eventFlags(event.type).survivesRewind) continue;
     restore(thread, event, limits);
-    if (kept.has(event)) watch(event);
+    if (inForce.has(event)) watch(event);
   }
   // Messages from now on are not part of the withheld reply.
   if (thread.talk.unjudged) thread.talk.unjudged.isAsked = true;

@@ -1,4 +1,4 @@
-// Adds to the conversation of a thread. The same events build it live and after a restart.
+// Adds events to the conversation of a thread. The same events build it live and after a restart.
 import { isObject, type Json, type JsonObject } from '../../base/index.ts';
 import { type Descriptor, EMPTY, mergeDescriptors } from '../../flow/index.ts';
 import {
@@ -15,14 +15,14 @@ import type { CallRecord, Thread } from './thread.ts';
 export const addToConversation = ({ talk }: Pick<Thread, 'talk'>, event: JournalEvent): void =>
   addEvent(talk, event);
 
-/** How long a step took is no news: for comparing results. */
+/** Returns a result without its duration, so that results can be compared. */
 export function withoutTime(content: Json): Json {
   if (!isObject(content)) return content;
   const { duration_ms: _, ...rest } = content;
   return rest;
 }
 
-/** A line of the harness for the model, before its next turn; `from`: of what it quotes. */
+/** Adds a line of the harness for the model's next turn. `from`: marks of the data that it quotes. */
 export function tell(
   thread: Pick<Thread, 'talk' | 'journal'>,
   text: string,
@@ -43,7 +43,7 @@ export interface NewInputs {
   readonly opening: readonly Opening[];
 }
 
-/** The conversation begins again with its opening. A new attempt may do again what the one before did. */
+/** Restarts the conversation with its opening. A new attempt can repeat earlier calls without a loop. */
 export function startOver({ talk }: Pick<Thread, 'talk'>, opening?: readonly Opening[]): void {
   if (opening) talk.opening.splice(0, talk.opening.length, ...opening);
   talk.detector.startOver();
@@ -51,7 +51,7 @@ export function startOver({ talk }: Pick<Thread, 'talk'>, opening?: readonly Ope
   reopenConversation(talk, talk.opening);
 }
 
-/** A fresh conversation with the same task; `changed`: with another version of the directive, or other inputs. */
+/** Starts a new attempt with the same task. `changed`: another version of the directive, or other inputs. */
 export function newAttempt(
   thread: CallRecord & Pick<Thread, 'budget' | 'talk'>,
   changed?: { version: string; opening: readonly Opening[] } | NewInputs,
@@ -72,7 +72,7 @@ export function newAttempt(
   startOver(thread, isOther ? changed.opening : undefined);
 }
 
-/** How often this tool has failed in a row by now. */
+/** Counts failures of a tool in a row. Returns the new count. */
 export function countFailure(
   { control }: Pick<Thread, 'control'>,
   tool: string,

@@ -1,4 +1,4 @@
-// The types of a running thread and of its ports. Functions are in the folders above. A function takes the
+// Defines the types of a running thread and of its ports. Functions are in other folders. A function takes the
 // part of `Thread` that it uses, such as `RightsHolder`, so its signature says what it can touch.
 // `HarnessPorts` is here, because a thread reaches the other threads of its process through it.
 import type { Clock, Failure, Json, JsonObject, Outcome, RandomBytes } from '../../base/index.ts';
@@ -136,7 +136,7 @@ export interface OwnRights {
   budgets: readonly UseBudget[];
 }
 
-/** Limit in a token block: how often a thread and everything below it may call a tool. */
+/** Limit in a token block on the number of calls of a tool by a thread and its descendants. */
 export interface UseBudget {
   readonly tool: string;
   readonly max: number;
@@ -145,7 +145,7 @@ export interface UseBudget {
 }
 
 export interface ApprovedRights {
-  /** Approved rights of this thread. A thread below it can use them as well. */
+  /** Approved rights of this thread. Its descendants can use them too. */
   own(): readonly ApprovedRight[];
   /** Adds a right and records it, so that a resumed thread has it. */
   add(approval: Approval): void;
@@ -160,11 +160,11 @@ export interface ApprovedRights {
   taken(call: string, uses: readonly TakenUse[], refused: ReadonlyMap<string, Failure>): void;
   /** Approvals that a lost process took for a call without a result. */
   leftFor(call: string): readonly string[];
-  /** Drops what a lost process took for this call, because the journal has its result. */
+  /** Drops the uses that a lost process took for this call, because the journal has its result. */
   restoreResult(call: string): void;
   /** Marks the approval as exercised. Fails with `permission_denied` if this token's call did not take it. */
   use(approval: string, token: string): Outcome<null>;
-  /** Returns the uses that this call took and did not exercise. The result event gives them back. */
+  /** Returns the uses that this call took and did not exercise. The result event returns them. */
   unused(call: string): readonly TakenUse[];
 }
 
@@ -275,7 +275,7 @@ export interface Control {
   past: number;
   /** True if the thread was resumed after its end. An end or a pause from before the resume is ignored. */
   hadEnded: boolean;
-  /** Requests and tools under way. A signal makes each of them check whether it must stop. */
+  /** Running requests and tools. A signal makes each of them check whether it must stop. */
   readonly interruptions: Set<Interruption>;
   readonly intents: Map<string, CallIntent>;
   /** Number of failures in a row, by tool. */
@@ -320,7 +320,7 @@ export interface EscalatedCall {
 
 export interface LoopDetector {
   observe(call: ObservedCall): LoopFound | undefined;
-  /** Adds the result of a call. A call without a result counts as fruitless. */
+  /** Adds the result of a call. A call without a result counts as a call without progress. */
   learned(id: string, result: Json, isError: boolean): void;
   startOver(): void;
   tail(): readonly CallPrint[];
@@ -371,7 +371,7 @@ export interface Prepared {
   plan?: 'run' | 'check';
 }
 
-/** Ports of the harness to everything outside of it. The runtime makes them once. */
+/** Ports of the harness to everything outside of it. The runtime creates them once. */
 export interface HarnessPorts extends PreparePorts {
   kernel: Kernel;
   /** Calls that carry this object are exempt from questions about their tier. */
@@ -454,7 +454,7 @@ export interface LiveThreads {
   /** Resumes a thread. Concurrent calls for the same thread share one result. */
   resumed(id: string, resume: () => Promise<Outcome<ThreadResult>>): Promise<Outcome<ThreadResult>>;
   /** Resumes a thread whose lease was taken just now. An older run of the thread in this process ends first. */
-  taken(id: string, goOn: () => Promise<Outcome<ThreadResult>>): Promise<Outcome<ThreadResult>>;
+  taken(id: string, resume: () => Promise<Outcome<ThreadResult>>): Promise<Outcome<ThreadResult>>;
   /** Ends the current step of every thread for other processes to resume. Resolves when nothing runs. */
   requeueAll(): Promise<void>;
   /** Stops every thread, including those that are about to start. Resolves when nothing runs. */

@@ -1,4 +1,4 @@
-// Writing into a thread that nobody runs: taken, written and let go again.
+// Writes into a thread that no process runs: claims it, commits and releases it.
 import { type Outcome, ok } from '../../base/index.ts';
 import type { MaybePromise } from '../../flow/index.ts';
 import type { JournalEvent, Noted } from '../../journal/index.ts';
@@ -6,7 +6,7 @@ import { type Commit, isEnded, type LeasedThread, type Store } from '../../store
 import { checkedEvents, type Encoded, LEASE_MS } from './journal-writer.ts';
 import type { WatchPort } from './ports.ts';
 
-interface HolderWork extends Pick<Commit, 'status' | 'cost' | 'result' | 'settle'> {
+interface LeaseWork extends Pick<Commit, 'status' | 'cost' | 'result' | 'settle'> {
   readonly events: readonly [JournalEvent, ...JournalEvent[]];
 }
 
@@ -18,18 +18,18 @@ export async function withLease(
   store: Pick<Store, 'claim' | 'commit' | 'release'>,
   thread: string,
   { owner, force }: { owner: string; force?: true },
-  work: (held: LeasedThread) => MaybePromise<Outcome<HolderWork>>,
+  work: (held: LeasedThread) => MaybePromise<Outcome<LeaseWork>>,
   transcribe?: (events: readonly Noted[], firstSeq: number) => MaybePromise<void>,
 ): Promise<Outcome<null>> {
-  const held = await store.claim(thread, { owner, ttlMs: LEASE_MS }, force ? { force } : {});
-  if (!held.ok) return held;
-  const { epoch, row } = held.output;
-  const done = await work(held.output);
-  if (!done.ok) {
+  const claimed = await store.claim(thread, { owner, ttlMs: LEASE_MS }, force ? { force } : {});
+  if (!claimed.ok) return claimed;
+  const { epoch, row } = claimed.output;
+  const result = await work(claimed.output);
+  if (!result.ok) {
     await store.release({ thread, epoch });
-    return done;
+    return result;
   }
-  const { events, ...change } = done.output;
+  const { events, ...change } = result.output;
   const { status } = change;
   const changed: JournalEvent[] =
     status === undefined ? [] : [{ type: 'status', data: { status } }];
@@ -43,15 +43,15 @@ export async function withLease(
   const expect = { seq: row.seq, epoch };
   // INVARIANT: an ended thread is always released after its transcript is written, as in finish.ts. Otherwise
   // another process finds it ended without an owner, and writes the transcript a second time.
-  const isKept = transcribe !== undefined && status !== undefined && isEnded(status);
-  const release = isKept ? {} : ({ release: true } as const);
-  const kept = await store.commit(thread, { ...change, expect, events: written, ...release });
-  if (kept.ok) await transcribe?.(written, row.seq + 1);
-  if (!kept.ok || isKept) await store.release({ thread, epoch });
-  return kept.ok ? ok(null) : kept;
+  const isReleasedLast = transcribe !== undefined && status !== undefined && isEnded(status);
+  const release = isReleasedLast ? {} : ({ release: true } as const);
+  const committed = await store.commit(thread, { ...change, expect, events: written, ...release });
+  if (committed.ok) await transcribe?.(written, row.seq + 1);
+  if (!committed.ok || isReleasedLast) await store.release({ thread, epoch });
+  return committed.ok ? ok(null) : committed;
 }
 
-/** For a thread whose transcript this process may write. */
+/** Returns the argument `transcribe` of `withLease`, for a thread whose transcript this process can write. */
 export function transcriberOf(watch: WatchPort, id: string): Parameters<typeof withLease>[4] {
   const write = watch.transcript(id);
   return (events, firstSeq) => {

@@ -78,16 +78,16 @@ export function createModelPort(kernel: Pick<EmbeddedKernel, 'line'>): ModelPort
     request: ModelRequest,
     thread: string | undefined,
   ): Sender {
-    const known = senders.get(request.written);
+    const cached = senders.get(request.written);
     const isSame =
-      known?.line === line &&
-      known.model === model.model &&
-      known.system === request.system &&
-      known.tools === request.tools;
-    if (known && isSame) return known;
-    const made = createSender(line, model, request, thread);
-    senders.set(request.written, made);
-    return made;
+      cached?.line === line &&
+      cached.model === model.model &&
+      cached.system === request.system &&
+      cached.tools === request.tools;
+    if (cached && isSame) return cached;
+    const sender = createSender(line, model, request, thread);
+    senders.set(request.written, sender);
+    return sender;
   }
 
   return async (model, caller) => {

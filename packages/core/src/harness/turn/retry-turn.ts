@@ -40,7 +40,7 @@ const TRY_OTHER: ReadonlySet<string> = new Set([
 ]);
 const BROKEN: ReadonlySet<string> = new Set(['stream_incomplete', 'timeout', 'network_error']);
 
-interface Patience {
+interface Backoff {
   readonly pausesMs: readonly number[];
   readonly patienceMs: number;
   /** Maximum number of tries that may be charged or reach no provider. */
@@ -50,7 +50,7 @@ interface Patience {
 }
 
 /** Reads the backoff, which the file has in seconds. */
-function patienceOf({ library }: HarnessPorts): Patience {
+function backoffOf({ library }: HarnessPorts): Backoff {
   const data = getOwn(library.config('limits').value, 'retries');
   const figure = (name: string, otherwise: number): number => numberAt(data, name) ?? otherwise;
   const listed: Json = getOwn(data, 'pauses') ?? null;
@@ -69,15 +69,15 @@ function waitFor(
   { error: { code, detail } }: Failure,
   tries: Tries,
   isCostly: boolean,
-  { pausesMs, patienceMs, most }: Patience,
+  { pausesMs, patienceMs, most }: Backoff,
 ): number | undefined {
-  const asked = typeof detail.retry_after_ms === 'number' ? detail.retry_after_ms : 0;
-  // This limit is our own. Room becomes free, and the wait costs nothing.
-  if (code === 'shared_limit') return detail.transient === true ? asked : undefined;
+  const requestedMs = typeof detail.retry_after_ms === 'number' ? detail.retry_after_ms : 0;
+  // This is a limit of this process, not of the provider. The wait for it costs nothing.
+  if (code === 'shared_limit') return detail.transient === true ? requestedMs : undefined;
   const isBroken = BROKEN.has(code) && detail.transient !== true;
   if (!isBroken && detail.transient !== true && code !== 'rate_limit') return undefined;
   const pause = pausesMs[Math.min(tries.ofModel, pausesMs.length - 1)] ?? 0;
-  const ms = Math.max(asked, pause);
+  const ms = Math.max(requestedMs, pause);
   const isPatient = !isCostly && !isBroken;
   const goesOn = isPatient ? tries.waitedMs + ms <= patienceMs : tries.count + 1 < most;
   return goesOn ? ms : undefined;
@@ -87,8 +87,8 @@ const fallbackOf = ({
   place: { directive },
   talk: { model, triedModels },
 }: DirectiveTalk): string | undefined => {
-  const wanted = directive.model?.fallback_id ?? model.fallback;
-  return wanted === undefined || triedModels.has(wanted) ? undefined : wanted;
+  const fallback = directive.model?.fallback_id ?? model.fallback;
+  return fallback === undefined || triedModels.has(fallback) ? undefined : fallback;
 };
 
 export function nextMove(
@@ -104,15 +104,15 @@ export function nextMove(
   if (calledOff || thread.journal.lost() || thread.control.signal.aborted) return undefined;
   if (recorded === 'none') return undefined;
   if (typeof recorded === 'number') return { do: 'wait', ms: recorded };
-  const patience = patienceOf(thread.ports);
-  const ms = waitFor(failure, tries, isCostly, patience);
+  const backoff = backoffOf(thread.ports);
+  const ms = waitFor(failure, tries, isCostly, backoff);
   const mayWait = recorded === undefined && ms !== undefined && ms < timeLeft(thread);
-  const wanted = TRY_OTHER.has(failure.error.code) ? fallbackOf(thread) : undefined;
+  const fallback = TRY_OTHER.has(failure.error.code) ? fallbackOf(thread) : undefined;
   const isPatientYet =
-    tries.ofModel + 1 < patience.fallbackAfter && (ms ?? 0) <= patience.longestWaitMs;
-  if (mayWait && (wanted === undefined || isPatientYet)) return { do: 'wait', ms };
-  if (wanted === undefined) return undefined;
-  thread.talk.triedModels.add(wanted);
-  if (switchModel(thread, wanted).ok) return { do: 'fallback' };
+    tries.ofModel + 1 < backoff.fallbackAfter && (ms ?? 0) <= backoff.longestWaitMs;
+  if (mayWait && (fallback === undefined || isPatientYet)) return { do: 'wait', ms };
+  if (fallback === undefined) return undefined;
+  thread.talk.triedModels.add(fallback);
+  if (switchModel(thread, fallback).ok) return { do: 'fallback' };
   return mayWait ? { do: 'wait', ms } : undefined;
 }

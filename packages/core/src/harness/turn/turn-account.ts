@@ -1,5 +1,5 @@
 // Accounts for a model request, from its reservation to its end. The final account of a thread charges requests
-// without a reply in full, because they can be on the invoice. A mere reservation is free.
+// without a reply in full, because they can be on the invoice. A reservation without a request is free.
 import { type Failure, numberAt, type Outcome, ok } from '../../base/index.ts';
 import type { LimitReservation, RecordEntry } from '../../flow/index.ts';
 import type { DataOf, JournalEvent, Reply } from '../../journal/index.ts';
@@ -43,7 +43,7 @@ import { limitsWithin, whenThereIsRoom } from './wait-for-budget.ts';
 const MAX_ANSWER = 8192;
 const MIN_ANSWER = 256;
 
-/** Returns the shortest answer that is worth a request. 256 unless `limits.yaml` says otherwise. */
+/** Returns the length of the shortest useful answer, in tokens. The default is 256; `limits.yaml` changes it. */
 export const leastAnswer = ({ library }: Pick<Thread['ports'], 'library'>): number =>
   numberAt(library.config('limits').value, 'min_output_tokens') ?? MIN_ANSWER;
 
@@ -90,12 +90,12 @@ function wasFree(failure: Failure): boolean {
 const isGuess = ({ row }: Price): boolean => row.endsWith(':default');
 
 type TurnEnd = DataOf<'turn_end'>;
-type Said = { type: 'assistant_message'; data: Reply };
+type Answer = { type: 'assistant_message'; data: Reply };
 
 const isApart = ({ tools }: Talk): boolean => tools?.length === 0;
 
 /** Returns the events of a reply. Calls with unreadable arguments get a result at once. */
-function replyEvents(talk: Talk, reply: ModelReply, bytes: number): [Said, ...JournalEvent[]] {
+function replyEvents(talk: Talk, reply: ModelReply, bytes: number): [Answer, ...JournalEvent[]] {
   const { broken, bad_arguments: bad = [] } = reply;
   const unread = bad.map(({ id, name }) => ({
     type: 'tool_call' as const,
@@ -103,7 +103,7 @@ function replyEvents(talk: Talk, reply: ModelReply, bytes: number): [Said, ...Jo
     name,
     arguments: {},
   }));
-  const events: [Said, ...JournalEvent[]] = [
+  const events: [Answer, ...JournalEvent[]] = [
     {
       type: 'assistant_message',
       data: {
@@ -203,7 +203,7 @@ export class TurnAccount {
     this.#asked = thread.talk;
   }
 
-  /** Stage 4: checks local limits, then reserves along the whole chain once there is room. */
+  /** Stage 4: checks local limits, then reserves along the whole chain, if necessary after a wait. */
   async reserve(): Promise<Outcome<LimitReservation>> {
     const thread = this.#thread;
     const { conversation, system } = thread.talk;
@@ -213,10 +213,10 @@ export class TurnAccount {
     this.isBegun = false;
     this.#most = (await thread.ports.replay?.fitted(thread.place.id)) ?? MAX_ANSWER;
     const least = smallestRequest(this.#plan());
-    const begun = await whenThereIsRoom(thread, least, (room) => this.#begin(room));
-    // Nothing was begun, so signals are handled first.
-    if (!begun.ok && begun.error.code === 'cancelled') this.next = { do: 'again' };
-    return begun;
+    const reservation = await whenThereIsRoom(thread, least, (room) => this.#begin(room));
+    // The request has not begun, so signals are handled first.
+    if (!reservation.ok && reservation.error.code === 'cancelled') this.next = { do: 'again' };
+    return reservation;
   }
 
   /** Records the reply, its cost and its charge in one commit, before a hook sees it. */
@@ -225,12 +225,12 @@ export class TurnAccount {
     const thread = this.#thread;
     if (!reply) return;
     this.#chargeRequest(outcome);
-    const [said, ...others] = replyEvents(thread.talk, reply, this.bytes);
+    const [message, ...others] = replyEvents(thread.talk, reply, this.bytes);
     // A guard can have replaced the reply. It is not part of the conversation then.
     const isLeft = outcome.ok && outcome.output.data === (reply.content as unknown);
     const open = isLeft && mayAnswer(thread.hooks, 'after_step') && { open: true as const };
-    const data = { ...said.data, ...(isLeft ? open : { withheld: true as const }) };
-    this.#kept = [{ ...said, data }, ...(isLeft ? others : [])];
+    const data = { ...message.data, ...(isLeft ? open : { withheld: true as const }) };
+    this.#kept = [{ ...message, data }, ...(isLeft ? others : [])];
     const cost = packCost(thread.budget.meter.read());
     thread.journal.note(this.#kept, { cost, ...this.#change });
     this.#change = {};
@@ -259,12 +259,12 @@ export class TurnAccount {
     if (!this.#kept) this.#writeAudit(outcome, undefined);
     const cost = thread.budget.meter.read();
     const closed = closing(this.#end(outcome, isSaid), this.#charged, this.#asked, cost);
-    // A request that was refused before it began is no turn.
+    // A request that was refused before it began is not a turn.
     const events =
       this.isBegun || outcome.ok
         ? [...failed, ...closed, ...retryEvents(thread.talk, outcome, this)]
         : failed;
-    // A lost answer is asked for again. It was charged its worst case.
+    // A request whose answer was lost is repeated. The lost one was charged its worst case.
     thread.journal.note(events, { cost: packCost(cost), ...this.#change });
     [this.#change, this.#charged, this.#kept] = [{}, {}, undefined];
     for (const event of events) addToConversation(thread, event);
@@ -342,14 +342,14 @@ export class TurnAccount {
     };
   }
 
-  /** Begins the request. `room`: amounts that the ancestors have left, if it must be shorter. */
+  /** Begins the request. `room`: amounts that the ancestors have left, if the answer must be shorter. */
   async #begin(room: Amounts): Promise<Outcome<LimitReservation>> {
     const { talk, budget, journal, place } = this.#thread;
     const plan = this.#plan();
     const fit = fitRequest({ ...plan, limits: limitsWithin(plan, room) });
     if ('event' in fit) {
-      const told = limitFault(fit.event, fit.needed);
-      return (await this.#thread.ports.replay?.refused(place.id, told)) ?? told;
+      const failure = limitFault(fit.event, fit.needed);
+      return (await this.#thread.ports.replay?.refused(place.id, failure)) ?? failure;
     }
     const key = `${place.id}:turn:${journal.turn}:${journal.nextKey()}`;
     const { model, provider } = talk.model;

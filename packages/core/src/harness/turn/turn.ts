@@ -28,7 +28,7 @@ import { MODEL_TOOLS } from './ask-model.ts';
 import { NO_TRIES, type Tries } from './retry-turn.ts';
 import { TurnAccount } from './turn-account.ts';
 
-/** Adds a line at the end of the messages. Providers want users and assistants to take turns. */
+/** Adds a line at the end of the messages. Providers require that user and assistant messages alternate. */
 function withLine(messages: readonly Message[], text: string): Message[] {
   const last = messages.at(-1);
   const block = { type: 'text', text } as const;
@@ -109,13 +109,13 @@ export async function runTurn(thread: Thread, tries: Tries = NO_TRIES): Promise<
     talk: { conversation },
   } = thread;
   if (thread.talk.unjudged) return await judgeAgain(thread, thread.talk.unjudged.said);
-  const asked = thread.hooks.pending.size > 0 ? await judgeFault(thread) : undefined;
-  if (asked) return asked;
+  const judged = thread.hooks.pending.size > 0 ? await judgeFault(thread) : undefined;
+  if (judged) return judged;
   if (tries === NO_TRIES) journal.turn += 1;
   if (ports.replay) {
     await journal.catchUp();
     const { stopped, ending } = thread.control;
-    // The thread was stopped while the request waited for room.
+    // The thread was stopped while the request waited for its reservation.
     if (stopped && ending && !ports.replay.begins(thread.place.id)) return { ending };
   }
   const account = new TurnAccount(thread, tries);
@@ -153,7 +153,7 @@ export async function runTurn(thread: Thread, tries: Tries = NO_TRIES): Promise<
         : raise(thread, event, step),
   };
   const marks = conversation.marks();
-  const done = await perform(
+  const outcome = await perform(
     operation(thread.talk.model, journal.turn),
     [{ name: 'conversation', role: 'content', value: makeValue(null, { descriptor: marks }) }],
     (_inputs, { signal }) => ask(thread, account, line, signal),
@@ -162,13 +162,13 @@ export async function runTurn(thread: Thread, tries: Tries = NO_TRIES): Promise<
   );
   const { reply } = account;
   const isOver = thread.control.ending !== undefined || journal.lost() !== undefined;
-  return done.ok && reply && !isOver ? { reply } : await after(thread, account, done);
+  return outcome.ok && reply && !isOver ? { reply } : await after(thread, account, outcome);
 }
 
 /** Asks the hooks again about a recorded reply after their process was lost. */
-async function judgeAgain(thread: Thread, said: readonly JournalEvent[]): Promise<Turn> {
+async function judgeAgain(thread: Thread, reply: readonly JournalEvent[]): Promise<Turn> {
   const { journal, control, hooks } = thread;
-  const [first] = said;
+  const [first] = reply;
   const recorded =
     first?.type === 'assistant_message' && !first.data.injected ? first.data : undefined;
   const result = makeValue((recorded?.content ?? null) as unknown as Json);
@@ -210,7 +210,7 @@ async function judgeFault(thread: Thread): Promise<Turn | undefined> {
 }
 
 /** Returns the outcome of a turn without a reply. */
-async function after(thread: Thread, account: TurnAccount, done: Outcome<Value>): Promise<Turn> {
+async function after(thread: Thread, account: TurnAccount, outcome: Outcome<Value>): Promise<Turn> {
   const { journal } = thread;
   const lost = journal.lost();
   if (lost) return { ending: { status: 'interrupted', reason: lost.error.detail.message } };
@@ -220,7 +220,7 @@ async function after(thread: Thread, account: TurnAccount, done: Outcome<Value>)
     return { ending: thread.control.ending };
   }
   const { next } = account;
-  if (done.ok) {
+  if (outcome.ok) {
     // A hook skipped the request. The next one has the same turn number, so that endless skips are noticed.
     journal.turn -= 1;
     return { again: true };
@@ -232,7 +232,7 @@ async function after(thread: Thread, account: TurnAccount, done: Outcome<Value>)
   // Signals are handled before a second try.
   if (next?.do === 'wait' && !(await pause(thread, next.ms))) return { again: true };
   if (next) return await runTurn(thread, account.tries);
-  const { code, detail } = done.error;
+  const { code, detail } = outcome.error;
   return { ending: { status: 'failed', reason: detail.message, code } };
 }
 

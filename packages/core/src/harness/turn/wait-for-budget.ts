@@ -1,4 +1,4 @@
-// Waits for room in a budget. A reservation is not spent: a request that does not fit beside other requests asks
+// Waits for a free amount in a budget. A reservation is not spent: a request that does not fit beside others asks
 // for a shorter answer first, and otherwise waits until one of them is settled. A standing reservation (of
 // hooks, detached children or an interrupted thread) counts as used. INVARIANT: a thread that waits never has a
 // reservation of a request, so no two threads wait for each other.
@@ -19,8 +19,8 @@ export function limitsWithin({ limits, used }: RequestPlan, room: Amounts): Effe
   const within: { -readonly [name in keyof EffectiveLimits]: EffectiveLimits[name] } = {
     ...limits,
   };
-  for (const [kind, left] of Object.entries(room) as [keyof Amounts, bigint][]) {
-    const value = (used[kind] ?? 0n) + left;
+  for (const [kind, rest] of Object.entries(room) as [keyof Amounts, bigint][]) {
+    const value = (used[kind] ?? 0n) + rest;
     const own = limits[kind];
     if (!own || own.value > value) within[kind] = { value, from: 'parent', declared: true };
   }
@@ -31,7 +31,7 @@ export function limitsWithin({ limits, used }: RequestPlan, room: Amounts): Effe
 const isPassing = ({ kind, used, standing, max }: Shortage, least: LimitAmounts): boolean =>
   used + standing + (least[kind] ?? 0n) <= max;
 
-/** A thread that waits for room in a budget. */
+/** The part of a thread that waits for a free amount in a budget. */
 type BudgetWaiter = BudgetHolder & Interruptible;
 
 interface Tried<T> {
@@ -55,14 +55,14 @@ async function tryNow<T>(
     const { kind, max, used, reserved } = short;
     const needed = least[kind] ?? 0n;
     if (!isPassing(short, least)) return { outcome: shortageFault(thread, short, needed) };
-    const left = max - used - reserved;
+    const rest = max - used - reserved;
     // The free room has shrunk since, or was not enough.
-    if (left < needed || (room[kind] ?? left + 1n) <= left) return { short };
-    room[kind] = left;
+    if (rest < needed || (room[kind] ?? rest + 1n) <= rest) return { short };
+    room[kind] = rest;
   }
 }
 
-/** Returns the open threads in the tree whose budget is short. One of them settles or spawns next. */
+/** Returns the threads that have not ended, in the tree whose budget is short. One of them settles next. */
 async function atWorkBelow({ store }: HarnessPorts, within: string): Promise<Outcome<string[]>> {
   const found = await allThreads(store, { within, status: OPEN });
   return found.ok ? ok(found.output.map(({ id }) => id)) : found;
@@ -77,7 +77,7 @@ const aborted = (signal: AbortSignal): Promise<void> =>
 /** Returns the failure of a wait that ended early. At the deadline it is a limit. */
 const calledOff = (thread: BudgetWaiter, interruption: Interruption): Failure =>
   interruption.cause() === 'duration'
-    ? deadlineFault(thread, fail('timeout', 'waiting for requests under way'))
+    ? deadlineFault(thread, fail('timeout', 'the request waited for other requests'))
     : fail('cancelled', 'the request was cancelled while it waited for other requests', {
         sent: false,
       });
@@ -120,8 +120,8 @@ async function waitAndTry<T>(
 }
 
 /**
- * Reserves at once, or once there is room. Fails with a limit if use, standing reservations and the smallest
- * such request do not fit together.
+ * Reserves at once, or after a wait for other requests. Fails with a limit if use, standing reservations and the
+ * smallest such request do not fit together.
  */
 export async function whenThereIsRoom<T>(
   thread: BudgetWaiter,
