@@ -358,7 +358,6 @@ class ConversationState {
     return this.#read().conversation.messages();
   }
 
-  /** Returns the calls of the last reply that have no result. */
   pending(): readonly ToolCallBlock[] {
     return this.#read().conversation.pending();
   }

@@ -64,7 +64,7 @@ export function resultLine({ content, is_error }: ToolResult): EventText | undef
   return line('✗', 'bad', `${code}: ${plainText(message)}`);
 }
 
-/** Returns the line of an approval request or of its decision. `undefined`: a use or its return. */
+/** Returns the line of an approval request or of its decision. `undefined`: this state has no line. */
 export function approvalLine(data: ApprovalNote): EventText | undefined {
   const { approval = '', state } = data;
   if (state === 'auto') {

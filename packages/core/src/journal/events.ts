@@ -40,7 +40,7 @@ import {
   warning,
 } from './shapes.ts';
 
-/** Costs and limits are written by `packCost` and `packLimits`. */
+/** All types of events. `packCost` and `packLimits` write the costs and limits in them. */
 export const EVENTS = {
   thread_start: entry(
     fields(

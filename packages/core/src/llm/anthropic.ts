@@ -1,4 +1,4 @@
-// The Anthropic Messages API: the parts of its request body that our parameters use, and its event stream.
+// Implements the Anthropic Messages API: the used parts of its request body, and its event stream.
 import {
   fail,
   getOwn,

@@ -62,10 +62,7 @@ interface ModelsFile {
   layers: readonly Pick<DataLayer, 'source' | 'value'>[];
 }
 
-/**
- * Drops the `thread_tool` of a provider if a stronger level sets its `tool`, which threads then use. Marks a
- * provider as misplaced if only a project sets its `base_url`.
- */
+/** Drops each `thread_tool` below a stronger `tool`. Marks a provider whose `base_url` only a project sets. */
 function withThreadTools(value: JsonObject, layers: ModelsFile['layers']): JsonObject {
   const providers = { ...objectAt(value, 'providers') };
   for (const [name, provider] of Object.entries(providers)) {

@@ -1,5 +1,5 @@
-// Chat Completions of OpenAI: the parts of its request body that our parameters use, and the event stream
-// that many servers send. Calls arrive in parallel, by index, and no event marks their end: a call is
+// Implements Chat Completions of OpenAI: the used parts of its request body, and the event stream that many
+// servers send. Calls arrive in parallel, by index, and no event marks their end: a call is
 // complete if its arguments are a closed JSON object, because nothing can follow it.
 import {
   getOwn,

@@ -132,7 +132,7 @@ export function resumeAfterApprovals(ports: ResumePorts): AnswerWatch {
   };
 }
 
-/** Does the same for a server without its own threads. The signal aborts the resumed threads. */
+/** Does the same for a server without its own threads. The resumed threads get the signal. */
 export function resumeInProcess(
   runtime: {
     readonly registry: { isThere(): boolean };

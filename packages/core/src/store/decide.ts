@@ -81,10 +81,10 @@ interface PlainRefusal {
 }
 
 /** A refusal with `needs` requires one more query. The store passes the result to `explain`. */
-interface Unexplained<Needs extends string, Result> {
+interface Unexplained<Needs extends string, Reply> {
   readonly kind: 'refuse';
   readonly needs: Needs;
-  explain(result: Result): Failure;
+  explain(result: Reply): Failure;
 }
 
 /** `isLeft`: its thread has no live lease, so no process waits for its reservations. */

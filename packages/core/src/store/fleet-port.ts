@@ -7,7 +7,7 @@ export interface Fleet extends Workers, FleetLimits, LabelRows {
   readonly place: string;
   /** Version of the journal that this program writes. It also reads earlier versions. */
   readonly journal: number;
-  contents(): Result<FleetContents>;
+  contents(): FleetAnswer<FleetContents>;
 }
 
 export interface FleetContents {
@@ -26,23 +26,23 @@ interface Workers {
    * Reports every few seconds that a worker is alive. A worker that was silent for `GONE_MS` is gone. Queued
    * threads that no worker could run are due at once if this worker has their items.
    */
-  announce(worker: WorkerState): Result<null>;
+  announce(worker: WorkerState): FleetAnswer<null>;
   /** Removes a worker that stops normally, so that it never counts as lost. */
-  leave(worker: string): Result<null>;
+  leave(worker: string): FleetAnswer<null>;
   /** Returns the workers that announced themselves recently, oldest first. */
-  workers(): Result<WorkerRow[]>;
+  workers(): FleetAnswer<WorkerRow[]>;
   /**
    * Returns the named workers that are gone: they announced nothing for `GONE_MS` and did not leave. A
    * worker that stopped normally, or that never announced itself, is not returned.
    */
-  lost(workers: readonly string[]): Result<{ id: string; heard: number }[]>;
+  lost(workers: readonly string[]): FleetAnswer<{ id: string; heard: number }[]>;
   /** Time of the store in milliseconds since 1970. Workers, queues and leases use this clock. */
-  now(): Result<number>;
+  now(): FleetAnswer<number>;
   /** Counts queued threads, one row for each tenant, project and items. */
-  queues(): Result<QueueRow[]>;
+  queues(): FleetAnswer<QueueRow[]>;
 }
 
-type Result<T> = Promise<Outcome<T>>;
+type FleetAnswer<T> = Promise<Outcome<T>>;
 
 export const GONE_MS = 15_000;
 
@@ -93,7 +93,7 @@ export interface SharedLimit {
   concurrent?: number;
   requests_per_minute?: number;
   tokens_per_minute?: number;
-  /** In nano-units of the currency, like every spend of the store. */
+  /** Maximum spend in nano-units of the currency, like every spend of the store. */
   spend_per_day?: bigint;
 }
 
@@ -114,9 +114,9 @@ export interface Entering {
 export const SEND_WITHIN_MS = 5_000;
 
 export interface FleetLimits {
-  limits(): Result<SharedLimit[]>;
+  limits(): FleetAnswer<SharedLimit[]>;
   /** Replaces the limit of this scope. A limit without figures removes it. */
-  setLimit(limit: SharedLimit): Result<null>;
+  setLimit(limit: SharedLimit): FleetAnswer<null>;
   /**
    * Gets a place for one request to a provider. INVARIANT: a request is never sent without a place, and the
    * places together never exceed a limit. If a limit is reached, it returns the time until the next try. It
@@ -124,16 +124,16 @@ export interface FleetLimits {
    */
   enter(
     request: Entering,
-  ): Result<{ place: string } | { wait_ms: number; limit: string; scope: string }>;
+  ): FleetAnswer<{ place: string } | { wait_ms: number; limit: string; scope: string }>;
   /** Renews places. A place that the answer does not contain is lost. */
-  stay(places: readonly string[], ttlMs: number): Result<string[]>;
+  stay(places: readonly string[], ttlMs: number): FleetAnswer<string[]>;
   /** Returns a place with the amounts that its request used. A second call has no effect. */
-  exit(place: string, took: { tokens: number; spend: bigint }): Result<null>;
+  exit(place: string, took: { tokens: number; spend: bigint }): FleetAnswer<null>;
 }
 
 /** Labels of files. They are the same on every machine that resumes a thread. */
 interface LabelRows {
   /** Returns rows after a number in the order of writing, at most 1,000 in a page. */
-  labelRows(project: string, after: number): Result<{ number: number; text: string }[]>;
-  addLabelRows(project: string, rows: readonly string[]): Result<null>;
+  labelRows(project: string, after: number): FleetAnswer<{ number: number; text: string }[]>;
+  addLabelRows(project: string, rows: readonly string[]): FleetAnswer<null>;
 }

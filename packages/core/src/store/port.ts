@@ -173,7 +173,7 @@ export interface Reserve {
   amounts: Amounts;
   /** The open reservation that supplies the amounts. Absent: the rest of the chain supplies them. */
   from?: string;
-  /** It is skipped, and missing in `reserved`, if it exceeds a limit or its source is not open in the chain. */
+  /** True: a reservation that exceeds a limit, or whose source is not open in the chain, is skipped. */
   optional?: true;
   /** The reservation lasts until the thread ends (hooks, a detached child), so waiting for it is useless. */
   standing?: true;

@@ -20,28 +20,28 @@ export class RefusedWrite extends Error {
   }
 }
 
-type Meaning = readonly [kind: Trouble['kind'], code: string, what: string];
-const BUSY: Meaning = ['busy', 'store_busy', 'is in use by other processes; try again'];
-const LOST: Meaning = ['lost', 'store_failed', 'cannot be reached'];
-const RIGHTS: Meaning = ['final', 'store_failed', 'denies this user a required right'];
-const ENTRY: Meaning = [
+type ServerFault = readonly [kind: Trouble['kind'], code: string, what: string];
+const BUSY: ServerFault = ['busy', 'store_busy', 'is in use by other processes; try again'];
+const LOST: ServerFault = ['lost', 'store_failed', 'cannot be reached'];
+const RIGHTS: ServerFault = ['final', 'store_failed', 'denies this user a required right'];
+const ENTRY: ServerFault = [
   'final',
   'store_failed',
   'refuses the login of this user; check name and password',
 ];
-const FORM: Meaning = [
+const FORM: ServerFault = [
   'final',
   'store_failed',
   'does not have the required tables; run the migration',
 ];
-const TEXT: Meaning = ['final', 'invalid_input', 'cannot store a text with a NUL character'];
-const FULL: Meaning = [
+const TEXT: ServerFault = ['final', 'invalid_input', 'cannot store a text with a NUL character'];
+const FULL: ServerFault = [
   'final',
   'disk_full',
   'cannot grow: the disk is full; free some space and resume',
 ];
 
-const MEANINGS: ReadonlyMap<string, Meaning> = new Map([
+const FAULTS: ReadonlyMap<string, ServerFault> = new Map([
   ...[SERIALIZATION_FAILURE, '40P01', '55P03', '57014', '53300', '55006'].map(
     (code) => [code, BUSY] as const,
   ),
@@ -63,8 +63,8 @@ const NETWORK = /^(E[A-Z_]{3,}|08...)$/;
 /** Messages of errors for which the library has no code. */
 const CUT = /terminated|timeout|not queryable|closed the connection|socket/i;
 
-function classify(code: string, message: string): Meaning | undefined {
-  const entry = MEANINGS.get(code);
+function classify(code: string, message: string): ServerFault | undefined {
+  const entry = FAULTS.get(code);
   if (entry) return entry;
   if (NETWORK.test(code) || (code === '' && CUT.test(message))) return LOST;
   return /^(53|58|XX)/.test(code)

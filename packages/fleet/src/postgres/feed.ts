@@ -283,7 +283,7 @@ export function createListeningFeed(database: Database, leases: HeldHereMap, clo
       if (isOver) listener();
       return joinSet(closing, listener);
     },
-    /** Ends all waiting calls. Commits that `answered` waits for are still announced. Called before the database closes. */
+    /** Ends all waiting calls, before the database closes. Commits that `answered` waits for are still announced. */
     async close(answered: () => Promise<void>): Promise<void> {
       isOver = true;
       for (const listener of closing) listener();

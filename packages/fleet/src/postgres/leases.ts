@@ -1,6 +1,6 @@
-// Leases of threads on a server. A lease has a deadline on the clock of the server and an epoch. Every claim raises
-// the epoch, so the writes of an earlier owner are refused. Jobs only show which threads are queued: the row
-// decides who gets the lease.
+// Implements leases of threads on a server. A lease has a deadline on the clock of the server and an epoch. Every
+// claim raises the epoch, so the writes of an earlier owner are refused. Jobs only show which threads are queued:
+// the row decides who gets the lease.
 import { type Failure, fail, type Outcome, ok } from '@kernmantle/core/base';
 import type { Lease, LeasedThread, Leases, Owner, Renewed, Wanted } from '@kernmantle/core/store';
 import { createBell, noThread, type ThreadStatus } from '@kernmantle/core/store';

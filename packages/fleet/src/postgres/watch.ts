@@ -138,7 +138,7 @@ export function createEventReader(database: Database, feed: ListeningFeed) {
     else for (const ring of cache.bells) ring();
   }
 
-  /** Creates the cache of a thread. The feed calls it once for each change, for any number of watchers. */
+  /** Creates the cache of a thread. One listener of the feed serves all its watchers. */
   function open(thread: string): LastEvents {
     const cache: LastEvents = {
       tail: undefined,

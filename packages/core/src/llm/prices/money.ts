@@ -21,7 +21,7 @@ export function parseMoney(text: string): Outcome<bigint> {
   return ok(BigInt(whole) * NANO + BigInt(fraction.padEnd(DIGITS, '0')));
 }
 
-/** Formats with at least two decimals, and as many as needed to be exact. */
+/** Formats an amount with at least two decimals, and as many as needed to be exact. */
 export function formatMoney(nano: bigint): string {
   const sign = nano < 0n ? '-' : '';
   const digits = String(nano < 0n ? -nano : nano).padStart(DIGITS + 1, '0');

@@ -15,7 +15,6 @@ export interface ScriptedAnswer {
   stop: Stop;
   /** Absent if the answer reports no usage. */
   usage?: Counts;
-  /** Number of characters of a delta. */
   piece: number;
 }
 

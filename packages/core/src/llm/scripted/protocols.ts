@@ -7,7 +7,6 @@ import { piecesOf, type ScriptedAnswer } from './answer.ts';
 interface Wording {
   /** Returns the frames of a stream. The last one is the end marker. `hasUsage`: the request wants counts. */
   frames(answer: ScriptedAnswer, hasUsage: boolean): string[];
-  /** Returns an answer that is not streamed. */
   body(answer: ScriptedAnswer): Json;
   error(type: string, message: string): JsonObject;
   frame(value: JsonObject): string;

@@ -1,4 +1,4 @@
-// Leases of threads. A lease has a deadline and an epoch. Every claim raises the epoch, so a write of an
+// Implements leases of threads. A lease has a deadline and an epoch. Every claim raises the epoch, so a write of an
 // earlier owner is refused. A lease ends at once if its process is certainly gone.
 import { fail, type Outcome, ok } from '../../base/index.ts';
 import type { Lease, LeasedThread, Owner, Renewed, Wanted } from '../port.ts';
