@@ -75,7 +75,7 @@ function write({ library, changeDirective }: WritePorts, change: Writing): Outco
   // A process can be lost after it wrote the text and before it signed it.
   if (isThere && (!isSigning || signature.state === 'signed')) return ok(null);
   if (isSigning) {
-    return changeDirective?.(id, text) ?? fail('config_invalid', 'this process cannot sign it');
+    return changeDirective?.(id, text) ?? fail('config_invalid', 'this process cannot sign items');
   }
   const written = library.write('directive', id, text, 'update');
   library.noteChange();

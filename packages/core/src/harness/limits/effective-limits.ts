@@ -70,7 +70,7 @@ function candidatesFor(name: LimitName, sources: LimitSources): Outcome<Candidat
     const value = readLimit(name, raw);
     if (value === undefined) {
       const message = `limit \`${name}\` cannot be \`${String(raw)}\``;
-      return fail('invalid_input', message, { hint: 'use a number from 0; 0 allows nothing' });
+      return fail('invalid_input', message, { hint: 'use 0 or more; 0 allows nothing' });
     }
     candidates.push({ value, from, declared: true, currency: limits?.spend_currency });
   }
@@ -157,7 +157,7 @@ export function reserveAmounts(
   for (const name of SET_ASIDE) {
     const limit = limits[name];
     if (!limit) continue;
-    // The room of the ancestors is an upper bound.
+    // The amounts that the ancestors have left are an upper bound.
     const above = room[name] ?? limit.value;
     const whole = above < limit.value ? above : limit.value;
     const part = (whole * million) / 1_000_000n;

@@ -50,7 +50,7 @@ export const runNotice =
       child.on('close', (code) =>
         resolve(code === 0 ? ok(null) : fail('tool_failed', `the command ended with ${code}`)),
       );
-      // The error of a command that does not read its input is ignored.
+      // A write error is ignored, because a command need not read its input.
       child.stdin?.on('error', () => {});
       child.stdin?.end(`${JSON.stringify(notice)}\n`);
     });

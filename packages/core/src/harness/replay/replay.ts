@@ -232,12 +232,12 @@ async function endAgain(
   const last = written.at(-1);
   if (signal?.type !== 'signal' || last?.type !== 'thread_end') return;
   const { status, cost = {} } = last.data;
-  await withLease(store, id, { owner: threads.owner, force: true }, (held) =>
+  await withLease(store, id, { owner: threads.owner, force: true }, (leased) =>
     ok({
       events: [notedOf(signal), ...rest.map(notedOf)],
       status,
       cost,
-      settle: finalAccount(held).settle,
+      settle: finalAccount(leased).settle,
     }),
   );
 }

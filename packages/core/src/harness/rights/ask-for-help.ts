@@ -268,9 +268,9 @@ const notAsked = ({ error: { code, detail } }: Failure): Json => ({
 
 export async function helpSignal(thread: Thread, signal: HelpSignal): Promise<Outcome<Json>> {
   if (signal.action === 'checkpoint') return await recordSnapshot(thread, signal.reason);
-  const wanted = questionOf(thread, signal);
-  if (!wanted.ok) return thread.place.kind === 'hook' ? ok(notAsked(wanted)) : wanted;
-  const question = wanted.output;
+  const asking = questionOf(thread, signal);
+  if (!asking.ok) return thread.place.kind === 'hook' ? ok(notAsked(asking)) : asking;
+  const question = asking.output;
   if ('held' in question) return ok(question.held);
   // The latest answer to the same request counts.
   const { binding } = question;

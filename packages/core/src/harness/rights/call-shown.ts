@@ -240,8 +240,8 @@ async function doneBefore(
   if (op.type !== 'tool') return {};
   const named = inputs.filter(steers);
   const calls = await callsBefore(thread, op.name);
-  const before = calls.map((made): Json => {
-    const { ts, thread: id, data } = made.intent;
+  const before = calls.map((call): Json => {
+    const { ts, thread: id, data } = call.intent;
     const parameters = getOwn(data.arguments, 'parameters') ?? null;
     const values = named.map(({ name }) => [name, wordOf(getOwn(parameters, name))] as const);
     const isSame = named.every(
@@ -251,7 +251,7 @@ async function doneBefore(
       at: new Date(ts).toISOString(),
       thread: id,
       ...(named.length > 0 && { same: isSame, ...Object.fromEntries(values) }),
-      outcome: outcomeOf(made),
+      outcome: outcomeOf(call),
     };
   });
   return { before: before.length > 0 ? before : 'never called by this directive' };

@@ -110,9 +110,9 @@ class Sayings {
     { tool, content, marks, facts }: ObservedRun['results'][number],
     ports: HarnessPorts,
   ): void {
-    const known = facts ?? declaredFacts(ports, tool);
-    if (!known) return;
-    for (const single of leavesOf(restoreFields(withoutTime(content), marks, known))) {
+    const declared = facts ?? declaredFacts(ports, tool);
+    if (!declared) return;
+    for (const single of leavesOf(restoreFields(withoutTime(content), marks, declared))) {
       const { data, meta } = single;
       const isForeign = carries(meta.descriptor, 'untrusted');
       const kind = plainText(meta.origin.kind ?? '') || undefined;

@@ -77,8 +77,8 @@ function endingOfReturn(
     const { call_id, content: answer, marks } = event.data;
     const call = content.find((block) => block.type === 'tool_call' && block.id === call_id);
     if (call?.type !== 'tool_call' || call.name !== 'execute') continue;
-    const known = { verb: 'execute', request: call.arguments } as const;
-    const ending = toReturnValue(thread, known, answer, unpackMarks(marks));
+    const callee = { verb: 'execute', request: call.arguments } as const;
+    const ending = toReturnValue(thread, callee, answer, unpackMarks(marks));
     if (ending) return ending;
   }
   return undefined;

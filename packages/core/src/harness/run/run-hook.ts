@@ -147,7 +147,7 @@ export function hookReserve(
 /** The amounts that hooks have left, and the meter that counts their use. */
 export type HookBudget = Pick<Thread, 'budget' | 'hooks'>;
 
-/** Returns upper bounds for the limits of a hook: the rest of the reserve and of its time. */
+/** Returns upper bounds for the limits of a hook: the rest of the reservation and of its time. */
 export function hookLimitsLeft(thread: HookBudget): LimitsLeft {
   const { hooks, budget } = thread;
   const bounds: { [name in LimitName]?: Pick<EffectiveLimit, 'value' | 'declared'> } = {};

@@ -184,7 +184,7 @@ function findAlternating(recent: readonly Entry[], newest: Entry): LoopFound | u
     tool: newest.tool,
     count: 2,
     progress: false,
-    message: `the same two calls, \`${a.tool}\` and \`${b.tool}\`, take turns`,
+    message: `the same two calls, \`${a.tool}\` and \`${b.tool}\`, alternate`,
   };
 }
 

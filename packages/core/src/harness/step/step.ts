@@ -171,7 +171,7 @@ interface KernelCall {
   readonly group?: CallGroup;
   values: Record<string, Value>;
   marks: Descriptor;
-  /** Absent: a frame with the policies in force. */
+  /** Frame of the script that makes the call. Absent: a frame with the policies in force. */
   frame?: Frame;
 }
 

@@ -42,17 +42,17 @@ export async function recordSnapshot(
 export function findSnapshot(
   thread: string,
   history: readonly Recorded[],
-  wanted: SnapshotName,
+  name: SnapshotName,
 ): Outcome<number> {
   const all = eventsInForce(history).filter((event) => event.type === 'snapshot');
-  const snapshot = wanted === 'last' ? all.at(-1) : all.find(({ seq }) => seq === wanted);
+  const snapshot = name === 'last' ? all.at(-1) : all.find(({ seq }) => seq === name);
   if (snapshot) return ok(snapshot.seq);
   const list = all.map(({ seq, data }) => `${seq} (${data.reason})`);
   const there =
     list.length === 0
       ? 'it has none; a model makes one with `help` and the action `checkpoint`'
       : `it has ${list.join(', ')}`;
-  return fail('not_found', `thread \`${thread}\` has no snapshot \`${wanted}\`: ${there}`, {
+  return fail('not_found', `thread \`${thread}\` has no snapshot \`${name}\`: ${there}`, {
     thread,
     snapshots: all.map(({ seq }) => seq),
   });

@@ -90,12 +90,12 @@ function wasFree(failure: Failure): boolean {
 const isGuess = ({ row }: Price): boolean => row.endsWith(':default');
 
 type TurnEnd = DataOf<'turn_end'>;
-type Answer = { type: 'assistant_message'; data: Reply };
+type NewReply = { type: 'assistant_message'; data: Reply };
 
 const isApart = ({ tools }: Talk): boolean => tools?.length === 0;
 
 /** Returns the events of a reply. Calls with unreadable arguments get a result at once. */
-function replyEvents(talk: Talk, reply: ModelReply, bytes: number): [Answer, ...JournalEvent[]] {
+function replyEvents(talk: Talk, reply: ModelReply, bytes: number): [NewReply, ...JournalEvent[]] {
   const { broken, bad_arguments: bad = [] } = reply;
   const unread = bad.map(({ id, name }) => ({
     type: 'tool_call' as const,
@@ -103,7 +103,7 @@ function replyEvents(talk: Talk, reply: ModelReply, bytes: number): [Answer, ...
     name,
     arguments: {},
   }));
-  const events: [Answer, ...JournalEvent[]] = [
+  const events: [NewReply, ...JournalEvent[]] = [
     {
       type: 'assistant_message',
       data: {
