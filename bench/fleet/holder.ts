@@ -65,7 +65,7 @@ function gripOf(store: Store, held: LeasedThread, askedAt: number): LiveGrip {
   let deadline = askedAt + held.lease_ms;
   let { seq } = held.row;
   const waiting = new Map<number, Signal>();
-  let heard = held.heard;
+  let heard = held.acknowledged;
   const told = (signals: readonly Signal[]): void => {
     for (const signal of signals) if (signal.number > heard) waiting.set(signal.number, signal);
   };

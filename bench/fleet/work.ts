@@ -42,7 +42,7 @@ async function step(
   { held, commit }: Grip,
   turn: number,
   modelMs: number,
-  more: Pick<Commit, 'heard' | 'status'>,
+  more: Pick<Commit, 'acknowledged' | 'status'>,
 ): Promise<void> {
   // A thread that was interrupted has an open reservation of its earlier epoch.
   const key = `${held.thread}-${held.epoch}-${turn}`;
@@ -78,12 +78,13 @@ export async function workOn(
   const asked = inputs as unknown as BenchInputs;
   let turn = figure(cost, 'turns');
   if (turn > 0) {
-    const said = must(await store.signals(held.thread, held.heard));
+    const said = must(await store.signals(held.thread, held.acknowledged));
     const last = said.at(-1);
     const data = { at: nowMicros(), preview: '' };
-    if (last) must(await grip.commit({ events: [{ type: 'signal', data }], heard: last.number }));
+    if (last)
+      must(await grip.commit({ events: [{ type: 'signal', data }], acknowledged: last.number }));
   }
-  let more: Pick<Commit, 'heard' | 'status'> = { status: 'running' };
+  let more: Pick<Commit, 'acknowledged' | 'status'> = { status: 'running' };
   while (turn < asked.steps) {
     turn += 1;
     await step(grip, turn, modelMs, more);
@@ -91,7 +92,7 @@ export async function workOn(
     onStep();
     if (asked.signal !== undefined && turn % asked.signal === 0) {
       const signal = { thread: held.thread, kind: 'message', payload: {}, by: 'bench' };
-      more = { heard: must(await store.signal({ ...signal, key: `k${turn}` })).number };
+      more = { acknowledged: must(await store.signal({ ...signal, key: `k${turn}` })).number };
     }
     if (turn === asked.park) {
       const parked = await grip.commit(
@@ -103,10 +104,11 @@ export async function workOn(
         { quiet: true },
       );
       if (parked.ok) return;
-      const said = must(await store.signals(held.thread, held.heard));
+      const said = must(await store.signals(held.thread, held.acknowledged));
       const last = said.at(-1);
       const data = { at: nowMicros(), preview: '' };
-      if (last) must(await grip.commit({ events: [{ type: 'signal', data }], heard: last.number }));
+      if (last)
+        must(await grip.commit({ events: [{ type: 'signal', data }], acknowledged: last.number }));
     }
   }
   must(

@@ -120,7 +120,7 @@ const DATA: { [type in EventType]: fc.Arbitrary<DataOf<type>> } = {
       directive: text,
       event: fc.constantFrom('before_step', 'after_step', 'error', 'limit', 'warning'),
       step: text,
-      deed: text,
+      decision: text,
       notes: object,
       duration_ms: count,
       fired: fc.array(count),
@@ -130,7 +130,7 @@ const DATA: { [type in EventType]: fc.Arbitrary<DataOf<type>> } = {
     },
     {
       requiredKeys: [
-        ...(['directive', 'event', 'step', 'deed', 'notes'] as const),
+        ...(['directive', 'event', 'step', 'decision', 'notes'] as const),
         ...(['duration_ms', 'fired', 'bounds'] as const),
       ],
     },
@@ -429,7 +429,13 @@ class JournalMaker {
     }
     this.#hooks = [];
     const bounds = { retries: 0, skips: {} };
-    const decision = { directive, event: 'error', step: 's', deed: 'proceed', notes: {} } as const;
+    const decision = {
+      directive,
+      event: 'error',
+      step: 's',
+      decision: 'proceed',
+      notes: {},
+    } as const;
     const data = { ...decision, duration_ms: n, fired: [], bounds, thread_id: open };
     const limits = { turns: { value: n, from: n % 2 === 0 ? 'hook' : 'directive' } };
     this.#add({ type: 'hook', data: { ...data, ...(n % 3 === 0 && { limits }) } });

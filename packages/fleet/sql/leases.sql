@@ -81,7 +81,7 @@ CREATE OR REPLACE FUNCTION km_release(p_thread text, p_epoch int, p_again boolea
 BEGIN
   UPDATE threads SET owner = NULL, lease_until = NULL, queued = CASE
       WHEN km_ended(status) THEN NULL WHEN p_again THEN km_now() + p_delay
-      WHEN wakes > heard THEN km_now() END
+      WHEN wakes > acknowledged THEN km_now() END
     WHERE id = p_thread AND epoch = p_epoch AND owner IS NOT NULL;
   RETURN FOUND;
 END $$;

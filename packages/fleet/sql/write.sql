@@ -36,7 +36,7 @@ $$;
 -- Returns the rows that a decision about a commit needs. NULL: the thread does not exist.
 CREATE OR REPLACE FUNCTION km_view(p_thread text, p_more jsonb) RETURNS json LANGUAGE sql STABLE AS $$
   SELECT json_build_object('seq', t.seq, 'epoch', t.epoch, 'status', t.status, 'wakes', t.wakes,
-    'heard', t.heard, 'lease_ms', t.lease_until - km_now(), 'chain', t.chain,
+    'acknowledged', t.acknowledged, 'lease_ms', t.lease_until - km_now(), 'chain', t.chain,
     'accounts', (SELECT json_agg(json_build_object('thread', b.thread, 'version', b.version, 'account', b.account::text)
         ORDER BY u.at)
       FROM unnest(t.chain) WITH ORDINALITY u(id, at) JOIN budgets b ON b.thread = u.id),
@@ -127,7 +127,7 @@ END $$;
 -- number of signals of the decision (NULL: any). `o_view`: the commit was not written. The rows in `o_view` stay
 -- locked until the transaction ends, so a second call in the transaction does not fail because of them.
 CREATE OR REPLACE FUNCTION km_write(p_thread text, p_seq int, p_epoch int, p_wakes int, p_chain text[],
-  p_versions int[], p_types text[], p_turns int[], p_times bigint[], p_texts text[], p_told int, p_heard int,
+  p_versions int[], p_types text[], p_turns int[], p_times bigint[], p_texts text[], p_told int, p_acknowledged int,
   p_status text, p_cost text, p_attempt int, p_release boolean, p_queue_in bigint, p_more jsonb,
   OUT o_view json, OUT o_lease_ms bigint, OUT o_wakes int, OUT o_signals json, OUT o_revoked text)
 -- A list of one or two ids would be planned anew each time.
@@ -153,7 +153,7 @@ BEGIN
   UPDATE threads SET seq = seq + cardinality(p_types), updated = v_now, cost = coalesce(p_cost, cost),
     attempt = coalesce(p_attempt, attempt), items = coalesce(p_more ->> 'items', items),
     status = coalesce(p_status, status),
-    ended = CASE WHEN p_status IS NULL THEN ended WHEN km_ended(p_status) THEN v_now END, heard = p_heard,
+    ended = CASE WHEN p_status IS NULL THEN ended WHEN km_ended(p_status) THEN v_now END, acknowledged = p_acknowledged,
     owner = CASE WHEN p_release THEN NULL ELSE owner END,
     lease_until = CASE WHEN p_release THEN NULL ELSE lease_until END,
     queued = CASE WHEN p_release THEN v_now + p_queue_in ELSE queued END

@@ -80,7 +80,7 @@ describe.skipIf(url === '')(`jobs${noServer(url)}`, () => {
     const mine = writerOf(store, must(await store.claim('t', owner('me'))));
     expect(await jobsOf(on)).toEqual([]);
     expect(must(await other.take(owner('there'), ONE))).toEqual([]);
-    await mine.must({ heard: 2, status: 'completed', release: true });
+    await mine.must({ acknowledged: 2, status: 'completed', release: true });
     expect(await jobsOf(on)).toEqual([]);
   });
 
@@ -129,11 +129,16 @@ describe.skipIf(url === '')(`jobs${noServer(url)}`, () => {
           expect(running.has(held.thread)).toBe(false);
           running.add(held.thread);
           const writer = writerOf(from, held);
-          let last = held.heard;
+          let last = held.acknowledged;
           for (;;) {
             last = must(await from.signals(held.thread)).at(-1)?.number ?? last;
             running.delete(held.thread);
-            const park = { ...quiet, heard: last, status: 'waiting', release: true } as const;
+            const park = {
+              ...quiet,
+              acknowledged: last,
+              status: 'waiting',
+              release: true,
+            } as const;
             const parked = await writer.commit(park);
             if (parked.ok) break;
             expect(codeOf(parked)).toBe('signalled');

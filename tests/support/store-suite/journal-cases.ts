@@ -84,7 +84,7 @@ const WRITTEN: Record<string, Partial<Commit>> = {
   cost: { cost: { turns: 3 } },
   result: { result: { done: true } },
   attempt: { attempt: 4 },
-  heard: { heard: 1 },
+  heard: { acknowledged: 1 },
   settle: { settle: [{ key: 'open', actual: { tokens: 5n } }] },
   charge: { charge: { spawns: 1n } },
   reserve: { reserve: [{ key: 'more', amounts: { tokens: 1n } }] },
@@ -230,7 +230,7 @@ function properties(inStage: InStage): void {
           const before = await pictureOf(store, all);
           const parts = carried.map((name) => WRITTEN[name] ?? {});
           // An acknowledged signal does not count as pending, so a quiet commit would be accepted.
-          const quiet = refused === 'quiet' ? { heard: 0 } : {};
+          const quiet = refused === 'quiet' ? { acknowledged: 0 } : {};
           const own: Partial<Commit> = Object.assign({}, ...parts, REFUSED[refused], quiet);
           expect(codeOf(await writer.commit(own))).not.toBe('ok');
           expect(await pictureOf(store, all)).toBe(before);

@@ -162,7 +162,11 @@ function sweeps(inStage: InStage): void {
       clock.pass(TTL);
       expect(must(await store.sweep()).interrupted).toEqual([]);
       const [taken] = must(await store.take(owner(), { count: 1, projects: ['one'] }));
-      expect(taken).toMatchObject({ thread: 'parked', row: { status: 'waiting' }, heard: 0 });
+      expect(taken).toMatchObject({
+        thread: 'parked',
+        row: { status: 'waiting' },
+        acknowledged: 0,
+      });
     }),
   );
 }

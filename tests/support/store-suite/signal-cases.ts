@@ -55,14 +55,14 @@ function telling(inStage: InStage): void {
       must(await other.signal(said('t', 'a')));
       must(await store.signal(said('t', 'b')));
       expect((await writer.must()).signals).toMatchObject([{ key: 'a' }, { key: 'b', number: 2 }]);
-      expect((await writer.must({ heard: 1 })).signals).toEqual([]);
+      expect((await writer.must({ acknowledged: 1 })).signals).toEqual([]);
       must(await other.signal(said('t', 'c')));
       const [renewed] = must(await store.renew([writer], 1000));
       expect(numbers(renewed?.signals ?? [])).toEqual([3]);
       expect((await writer.must()).signals).toEqual([]);
       must(await store.release(writer));
       const held = must(await other.claim('t', owner('there')));
-      expect(held.heard).toBe(1);
+      expect(held.acknowledged).toBe(1);
       expect(numbers((await writerOf(other, held).must()).signals)).toEqual([2, 3]);
     }),
   );
@@ -97,7 +97,7 @@ function telling(inStage: InStage): void {
         },
       });
       expect(must(await store.thread('t')).status).toBe('running');
-      expect((await writer.must({ heard: 1 })).signals).toEqual([]);
+      expect((await writer.must({ acknowledged: 1 })).signals).toEqual([]);
       await writer.must(park);
       expect(must(await store.thread('t')).owner).toBe(undefined);
     }),
@@ -129,10 +129,15 @@ async function parkAfter(store: Store, thread: string, who: string): Promise<boo
   const claimed = await store.claim(thread, owner(who));
   if (!claimed.ok) return false;
   const writer = writerOf(store, claimed.output);
-  let heard = claimed.output.heard;
+  let heard = claimed.output.acknowledged;
   for (;;) {
     const quiet = { seq: 0, epoch: 0, quiet: true as const };
-    const parked = await writer.commit({ expect: quiet, heard, status: 'waiting', release: true });
+    const parked = await writer.commit({
+      expect: quiet,
+      acknowledged: heard,
+      status: 'waiting',
+      release: true,
+    });
     if (parked.ok) return true;
     if (codeOf(parked) !== 'signalled') throw new Error(codeOf(parked));
     heard = must(await store.signals(thread)).at(-1)?.number ?? heard;
@@ -162,7 +167,7 @@ function crossings(inStage: InStage): void {
             const [taken] = must(await store.take(owner('taker'), { count: 1, projects: ['one'] }));
             // The signal was handled before the thread parked, or queued for its next owner.
             const held = must(await store.claim('t', owner('look'), { force: true }));
-            expect(taken !== undefined || held.heard >= number).toBe(true);
+            expect(taken !== undefined || held.acknowledged >= number).toBe(true);
             must(await store.release(held));
             await parkAfter(store, 't', 'tidy');
           }
@@ -224,7 +229,11 @@ function pushing(inStage: InStage): void {
       await sibling.must({ status: 'completed', release: true });
       await child.must({ status: 'completed', release: true, tell });
       const [woken] = must(await store.take(owner(), wanted));
-      expect(woken).toMatchObject({ thread: 'parent', heard: 0, row: { status: 'waiting' } });
+      expect(woken).toMatchObject({
+        thread: 'parent',
+        acknowledged: 0,
+        row: { status: 'waiting' },
+      });
       expect(must(await store.signals('parent'))).toMatchObject([
         { kind: 'child_end', key: 'child' },
       ]);

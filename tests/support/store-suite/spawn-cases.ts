@@ -52,7 +52,7 @@ function births(inStage: InStage): void {
       const { used, reserved } = must(await store.budgets(['parent']))[0] ?? {};
       expect([used?.spawns, reserved?.tokens]).toEqual([1n, 5n]);
       const [taken] = must(await store.take(owner(), { count: 5, projects: ['one'] }));
-      expect(taken).toMatchObject({ thread: 'child', epoch: 1, heard: 0 });
+      expect(taken).toMatchObject({ thread: 'child', epoch: 1, acknowledged: 0 });
       expect(taken?.open).toEqual([{ key: 'hooks', amounts: { tokens: 1n }, from: 'apart' }]);
       expect(must(await store.read('child')).map(({ type }) => type)).toEqual([
         'status',
@@ -138,7 +138,7 @@ function families(inStage: InStage): void {
     'a birth is a status event, running with a lease and spawning in the queue',
     inStage(async ({ store }) => {
       const here = must(await store.createThread(aThread('here', { events: [event('first')] })));
-      expect(here).toMatchObject({ epoch: 1, lease_ms: TTL, heard: 0, open: [] });
+      expect(here).toMatchObject({ epoch: 1, lease_ms: TTL, acknowledged: 0, open: [] });
       expect(here.row).toMatchObject({ status: 'running', seq: 2, owner: 'here' });
       const later = must(await store.createThread(aThread('later', { start: { queue: {} } })));
       expect(later).toMatchObject({ epoch: 0, lease_ms: 0, row: { status: 'spawning', seq: 1 } });

@@ -173,7 +173,7 @@ function delays(inStage: InStage): void {
       expect(must(await store.take(owner(), wanted))).toEqual([]);
       await say('two');
       const [second] = must(await store.take(owner(), wanted));
-      expect(second).toMatchObject({ thread: 't', heard: 0, row: { status: 'waiting' } });
+      expect(second).toMatchObject({ thread: 't', acknowledged: 0, row: { status: 'waiting' } });
       const writer = second ? writerOf(store, second) : parked;
       await writer.must({ status: 'completed' });
       must(await store.release(writer, { again: true, delayMs: 5 }));

@@ -99,5 +99,8 @@ const DEEDS: ReadonlyMap<string, string> = new Map([
 ]);
 
 /** Returns a text with the event and the decision of a hook, without the name of the hook. */
-export const hookDecision = ({ event, deed }: Pick<HookAnswered, 'event' | 'deed'>): string =>
-  `at ${event}: ${DEEDS.get(deed) ?? deed}`;
+export const hookDecision = ({
+  event,
+  decision,
+}: Pick<HookAnswered, 'event' | 'decision'>): string =>
+  `at ${event}: ${DEEDS.get(decision) ?? decision}`;

@@ -89,7 +89,7 @@ const result: JournalEvent = {
 
 test('a rewind keeps the decision of a hook and undoes a result', () => {
   const bounds = { retries: 0, skips: {} };
-  const decision = { directive: 'd', event: 'error', step: 's', deed: 'proceed' } as const;
+  const decision = { directive: 'd', event: 'error', step: 's', decision: 'proceed' } as const;
   const decided: JournalEvent = {
     type: 'hook',
     data: { ...decision, notes: {}, duration_ms: 1, fired: [], bounds, thread_id: 'h' },

@@ -222,7 +222,7 @@ export const hook = fields(
     directive: text,
     event: word('before_step', 'after_step', 'error', 'limit', 'warning'),
     step: text,
-    deed: text,
+    decision: text,
     notes: data,
     duration_ms: number,
     /** Indices of the hooks that have fired and are not rearmed. */

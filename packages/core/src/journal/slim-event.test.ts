@@ -63,7 +63,7 @@ const samples = (say: string): { readonly [type in EventType]: DataOf<type> } =>
     directive: say,
     event: 'limit',
     step: say,
-    deed: 'raise',
+    decision: 'raise',
     notes: {},
     duration_ms: 12,
     fired: [],

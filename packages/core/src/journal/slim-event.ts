@@ -64,9 +64,9 @@ export interface SlimEvent {
   readonly reason?: string;
   /** The checkpoint of a hook, the kind of a signal or of an approval request. */
   readonly event?: string;
-  readonly deed?: string;
-  /** The checkpoint and the decision of a hook, as text. */
   readonly decision?: string;
+  /** The checkpoint and the decision of a hook, as text. */
+  readonly decision_text?: string;
   readonly took_ms?: number;
   readonly approval?: string;
   readonly state?: string;
@@ -257,11 +257,11 @@ const SLIM: { readonly [type in EventType]: Slim<type> } = {
     event: shortName(event),
     call_id: optionalName(call_id),
   }),
-  hook: ({ directive, event, deed, duration_ms, thread_id, limits, model }) => ({
+  hook: ({ directive, event, decision, duration_ms, thread_id, limits, model }) => ({
     directive: shortName(directive),
     event,
-    deed: shortName(deed),
-    decision: preview(hookDecision({ event, deed })),
+    decision: shortName(decision),
+    decision_text: preview(hookDecision({ event, decision })),
     took_ms: duration_ms,
     thread: optionalName(thread_id),
     raised: raisedIn(limits),

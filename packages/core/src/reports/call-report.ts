@@ -71,13 +71,13 @@ export const tellingLabels = (...lists: readonly (readonly string[])[]): string[
 
 export type CallIndex = ReturnType<typeof readCalls>;
 /** The events of one call. A call of an older journal may lack some. */
-type CallStory = Partial<CallEvents>;
+type CallParts = Partial<CallEvents>;
 
 export const callIdOf = ({ data }: Recorded): string | undefined =>
   'call_id' in data ? plainText(data.call_id) || undefined : undefined;
 
 /** Returns the tool of a call. A result without the name of its tool has it in its intent. */
-function toolOf({ intent, result }: CallStory): string {
+function toolOf({ intent, result }: CallParts): string {
   const named = result?.data.tool ?? getOwn(intent?.data.arguments, 'item_id') ?? intent?.data.verb;
   // The result that opens the conversation contains the directive itself.
   return named === undefined ? 'directive' : `tool ${plainText(named)}`;
@@ -144,14 +144,14 @@ const replyBefore = (events: readonly Recorded[], seq: number, turn: number): Sa
       event.data.injected !== true,
   );
 
-const aboutOf = ({ intent, denial }: CallStory): JsonObject => ({
+const aboutOf = ({ intent, denial }: CallParts): JsonObject => ({
   ...intent?.data.about,
   ...denial?.data.about,
 });
 
 /** Returns a node for each argument with facts, or for the requested argument. */
 function argumentNodes(
-  story: CallStory,
+  story: CallParts,
   { argument }: AskedAbout,
   from: readonly number[],
   first: number,
@@ -204,7 +204,7 @@ function wayTo(
 const NO_DETAIL: JsonObject = {};
 
 /** Returns the fault of a refused call, from its result or from its denial. */
-function faultOf({ denial, result }: CallStory): { code: Json; detail: JsonObject } | undefined {
+function faultOf({ denial, result }: CallParts): { code: Json; detail: JsonObject } | undefined {
   const error = result && isRefusal(result) ? errorOf(result) : undefined;
   if (error)
     return { code: error.code ?? null, detail: isObject(error.detail) ? error.detail : error };
@@ -253,7 +253,7 @@ export const refusalOf = (
 };
 
 /** Returns the marks of the argument for which a rule refused the call. Empty: no such rule refused it. */
-function blamedFor(story: CallStory, { guard, input }: JsonObject = {}): string[] {
+function blamedFor(story: CallParts, { guard, input }: JsonObject = {}): string[] {
   if (typeof guard !== 'string') return [];
   const about = aboutOf(story);
   const named = getOwn(about, plainText(input));
@@ -277,7 +277,7 @@ function cleanSources(
 export function explainCall(
   events: readonly Recorded[],
   journal: CallIndex,
-  story: CallStory = {},
+  story: CallParts = {},
   { argument, seq }: AskedAbout,
 ): Outcome<Explained> {
   const at = story.intent ?? story.denial ?? story.result;

@@ -7,7 +7,14 @@ import type { Commit, NewThread, Reserve, Settle } from './port.ts';
 
 type BudgetPart = Pick<Commit, 'settle' | 'raise' | 'charge' | 'reserve' | 'children'>;
 
-const FENCE: Fence = { seq: 1, epoch: 1, status: 'running', lease_until: 10, wakes: 0, heard: 0 };
+const FENCE: Fence = {
+  seq: 1,
+  epoch: 1,
+  status: 'running',
+  lease_until: 10,
+  wakes: 0,
+  acknowledged: 0,
+};
 const commitOf = (part: BudgetPart): Commit => ({
   expect: { seq: 1, epoch: 1 },
   events: [{ type: 'note', data: {} }],

@@ -43,7 +43,7 @@ export interface Fence {
   /** Number of the last signal to the thread. */
   wakes: number;
   /** Number of the last signal that the thread acknowledged. */
-  heard: number;
+  acknowledged: number;
 }
 
 interface ChainView {
@@ -59,7 +59,7 @@ interface ChainView {
 export interface RowChange {
   readonly seq: number;
   readonly status: ThreadStatus;
-  readonly heard: number;
+  readonly acknowledged: number;
   /** Ends the lease. The thread is queued from this time on, or not queued (null). Absent: the lease stays. */
   readonly release?: { readonly queued: number | null };
 }
@@ -127,7 +127,7 @@ export const LEASE_LOST: readonly string[] = ['stale_epoch', 'conflict', 'lease_
 
 function checkFence(
   { thread, fence }: ChainView,
-  { expect, heard = 0 }: Commit,
+  { expect, acknowledged = 0 }: Commit,
   now: number,
 ): CommitRefusal | undefined {
   const { seq, epoch, lease_until: until } = fence;
@@ -144,7 +144,7 @@ function checkFence(
     const message = `the lease of thread \`${thread}\` ${until === null ? 'was released' : 'expired'}`;
     return refuse(fail('lease_expired', message, { ...detail, until }));
   }
-  const after = Math.max(fence.heard, heard);
+  const after = Math.max(fence.acknowledged, acknowledged);
   if (!expect.quiet || fence.wakes <= after) return undefined;
   const message = `thread \`${thread}\` has unhandled signals`;
   const explain = (signals: readonly Signal[]) =>
@@ -155,11 +155,14 @@ function checkFence(
 function changeRow(fence: Fence, commit: Commit, now: number): RowChange {
   const { events, release, status = fence.status } = commit;
   // A thread cannot acknowledge a signal that was not sent.
-  const heard = Math.max(fence.heard, Math.min(commit.heard ?? 0, fence.wakes));
-  const row = { seq: fence.seq + events.length, status, heard };
+  const acknowledged = Math.max(
+    fence.acknowledged,
+    Math.min(commit.acknowledged ?? 0, fence.wakes),
+  );
+  const row = { seq: fence.seq + events.length, status, acknowledged };
   if (!release) return row;
   // INVARIANT: a thread that is released with a new signal is queued, so no signal is lost.
-  const wake = fence.wakes > heard ? now : release === true ? null : release.wake;
+  const wake = fence.wakes > acknowledged ? now : release === true ? null : release.wake;
   return { ...row, release: { queued: isEnded(status) ? null : wake } };
 }
 

@@ -119,7 +119,7 @@ export interface Commit {
   /** A commit has at least one event, because the sequence number shows if a lost answer was written. */
   events: readonly [NewEvent, ...NewEvent[]];
   /** The thread acknowledges all signals up to this number. */
-  heard?: number;
+  acknowledged?: number;
   status?: ThreadStatus;
   cost?: JsonObject;
   result?: Json;
@@ -222,7 +222,7 @@ export interface Lease {
 export interface LeasedThread extends Lease {
   row: ThreadRow;
   /** Number of the last signal that the thread acknowledged. */
-  heard: number;
+  acknowledged: number;
   /** Rest of the lease in milliseconds, counted from the call. */
   lease_ms: number;
   /** Open reservations that an earlier process did not settle. */

@@ -360,7 +360,7 @@ test.skipIf(isLate).each([
     const asked = await made.threads.store.approvals({});
     expect(asked.ok && asked.output).toHaveLength(status === 'completed' ? 1 : 0);
     const [told] = await eventsOf(made, id, 'hook');
-    expect(told?.data.deed).toBe(status === 'completed' ? 'proceed' : 'fail');
+    expect(told?.data.decision).toBe(status === 'completed' ? 'proceed' : 'fail');
     if (status === 'failed') {
       const end = await eventsOf(made, id, 'thread_end');
       expect(JSON.stringify(end)).toContain('it may or may not have taken effect');

@@ -64,7 +64,7 @@ const OF_NONE: Partial<Record<CopiedTable, string>> = {
   pruned: 'SELECT thread, budget FROM pruned_budgets WHERE ?1 IS NOT NULL',
 };
 
-const TREES = `SELECT root AS tree, json_array(count(*), sum(seq), sum(epoch), sum(wakes), sum(heard), max(updated),
+const TREES = `SELECT root AS tree, json_array(count(*), sum(seq), sum(epoch), sum(wakes), sum(acknowledged), max(updated),
     sum((SELECT count(*) FROM artifact_uses WHERE thread = id)), sum((SELECT count(*) FROM secrets WHERE thread = id)),
     group_concat(coalesce(owner, ''))) AS mark
   FROM threads GROUP BY root ORDER BY min(number)`;

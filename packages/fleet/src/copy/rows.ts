@@ -27,7 +27,7 @@ const THREADS: Columns = {
   epoch: 'int',
   attempt: 'int',
   wakes: 'int',
-  heard: 'int',
+  acknowledged: 'int',
   queued: 'int',
   priority: 'int',
   created: 'int',

@@ -146,7 +146,7 @@ export async function openServerSource(
       ? `SELECT ${list('audit')} FROM ${AUDIT_OF} AND $1::text IS NOT NULL ORDER BY id`
       : undefined;
   };
-  const TREES = `SELECT t.root AS tree, concat_ws(' ', count(*), sum(t.seq), sum(t.epoch), sum(t.wakes), sum(t.heard),
+  const TREES = `SELECT t.root AS tree, concat_ws(' ', count(*), sum(t.seq), sum(t.epoch), sum(t.wakes), sum(t.acknowledged),
       max(t.updated), sum((SELECT count(*) FROM artifact_uses u WHERE u.thread = t.id)),
       sum((SELECT count(*) FROM secrets s WHERE s.thread = t.id)), count(t.owner)) AS mark
     FROM threads t JOIN copied_trees c ON c.id = t.id GROUP BY t.root ORDER BY min(t.number)`;

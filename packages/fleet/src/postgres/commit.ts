@@ -86,10 +86,10 @@ function valuesOf(
   now: number,
 ): unknown[] {
   const { commit, events, cost = null } = encoded;
-  const { expect, heard, status = null, attempt = null } = commit;
+  const { expect, acknowledged, status = null, attempt = null } = commit;
   const { row } = decision;
   // The decision depends on the number of signals only in these cases.
-  const wakes = expect.quiet || row.release || heard !== undefined ? fence.wakes : null;
+  const wakes = expect.quiet || row.release || acknowledged !== undefined ? fence.wakes : null;
   const queued = row.release?.queued ?? null;
   const isBudget = changesBudgets(commit);
   // biome-ignore format: in the order of the function
@@ -99,7 +99,7 @@ function valuesOf(
     isBudget ? accounts.map(({ version }) => version).reverse() : null,
     events.map(({ type }) => type), events.map(({ turn }) => turn),
     events.map(({ ts }) => ts ?? null), events.map(({ text }) => text),
-    deliveredOf(registry, thread, commit), row.heard, status, cost, attempt, row.release !== undefined,
+    deliveredOf(registry, thread, commit), row.acknowledged, status, cost, attempt, row.release !== undefined,
     // The time is relative to now, because the clock of the server can differ.
     queued === null ? null : Math.round(queued - now),
     moreOf(encoded, decision, registry),
@@ -109,7 +109,7 @@ function valuesOf(
 /** Returns the number of the last signal that was delivered to this process. */
 function deliveredOf({ held }: ServerRegistry, thread: string, commit: Commit): number {
   const lease = held.get(thread);
-  return lease?.epoch === commit.expect.epoch ? lease.told : (commit.heard ?? 0);
+  return lease?.epoch === commit.expect.epoch ? lease.delivered : (commit.acknowledged ?? 0);
 }
 
 /** Answer of a commit, with the rows that it wrote. */
@@ -185,7 +185,7 @@ function toAnswer(
       approvals: [],
       ...(o_revoked === null ? {} : { revoked: o_revoked }),
     },
-    row: { chain, seq: row.seq, status: row.status, wakes, heard: row.heard },
+    row: { chain, seq: row.seq, status: row.status, wakes, acknowledged: row.acknowledged },
     accounts: [...accounts, ...changed],
   };
 }
@@ -215,7 +215,7 @@ async function writeWhole(
   };
 }
 
-const WRITTEN = `SELECT seq, epoch, status, wakes, heard, chain, coalesce(lease_until - km_now(), 0) AS lease_ms,
+const WRITTEN = `SELECT seq, epoch, status, wakes, acknowledged, chain, coalesce(lease_until - km_now(), 0) AS lease_ms,
   km_revoked(chain) AS revoked, km_signals(id, $2) AS signals FROM threads WHERE id = $1`;
 const OPEN = `SELECT r ->> 'key' AS key FROM budgets, jsonb_array_elements(account -> 'open') r
   WHERE thread = ANY ($1) AND r ->> 'key' = ANY ($2)`;
@@ -238,7 +238,7 @@ async function findWritten(
   const delivered = deliveredOf(registry, thread, commit);
   const row = await sql.get<WrittenColumns>(WRITTEN, thread, delivered);
   if (row?.seq !== expect.seq + events.length || row.epoch !== expect.epoch) return undefined;
-  const { seq, lease_ms, revoked, signals, chain, status, wakes, heard } = row;
+  const { seq, lease_ms, revoked, signals, chain, status, wakes, acknowledged } = row;
   const ids = children.map(({ id }) => id);
   const reserves = [reserve, ...children.map((child) => child.reserve ?? [])].flat();
   const keys = reserves.map(({ key }) => key);
@@ -255,7 +255,7 @@ async function findWritten(
       approvals: ask ? await approvalsOf(sql, registry.time, thread, ask) : [],
       ...(revoked === null ? {} : { revoked }),
     },
-    row: { chain, seq, status, wakes, heard },
+    row: { chain, seq, status, wakes, acknowledged },
     accounts: leases.accounts,
   };
 }

@@ -23,7 +23,7 @@ const CHANNEL = `SELECT quote_ident('km_' || coalesce(
 const HEADS = 'SELECT id AS thread, seq, status FROM threads WHERE id = ANY ($1)';
 const SINCE = 'SELECT id AS thread, seq, status FROM threads WHERE updated >= km_now() - $1';
 const CALLED = `SELECT s.thread, s.number, s.kind FROM threads t JOIN signals s ON s.thread = t.id
-  WHERE t.owner IS NOT NULL AND t.wakes > t.heard AND s.number > t.heard ORDER BY s.thread, s.number`;
+  WHERE t.owner IS NOT NULL AND t.wakes > t.acknowledged AND s.number > t.acknowledged ORDER BY s.thread, s.number`;
 
 // Messages are sent one after the other. A message needs no flush, so sending does not wait for the disk.
 const TELL = `SELECT set_config('synchronous_commit', 'off', true), km_tell($1)`;

@@ -10,7 +10,7 @@ export interface CachedRow {
   /** Number of the last signal to the thread. The server can have a higher one. */
   readonly wakes: number;
   /** Number of the last signal that the thread acknowledged. */
-  readonly heard: number;
+  readonly acknowledged: number;
   /** Ids from the thread up to its root. */
   readonly chain: readonly string[];
 }
@@ -18,7 +18,7 @@ export interface CachedRow {
 interface HeldHere {
   readonly epoch: number;
   /** Number of the last signal that an answer delivered. */
-  told: number;
+  delivered: number;
   /** Number of the last signal for which listeners were called. */
   announced: number;
   /** End of the lease, on the monotonic clock of this process. */
@@ -35,7 +35,13 @@ export function createHeldHere() {
     get: (thread: string): HeldHere | undefined => all.get(thread),
     /** Adds an entry. `until` counts from the time before the request. */
     add(thread: string, { epoch, until, row }: { epoch: number; until: number; row: CachedRow }) {
-      all.set(thread, { epoch, told: row.heard, announced: row.heard, until, row });
+      all.set(thread, {
+        epoch,
+        delivered: row.acknowledged,
+        announced: row.acknowledged,
+        until,
+        row,
+      });
     },
     /** Removes the entry if its lease has this epoch. */
     drop(thread: string, epoch: number): void {
@@ -45,8 +51,8 @@ export function createHeldHere() {
     tell(thread: string, epoch: number, signals: readonly Signal[]): readonly Signal[] {
       const entry = all.get(thread);
       if (entry?.epoch !== epoch || signals.length === 0) return signals;
-      const fresh = signals.filter(({ number }) => number > entry.told);
-      entry.told = Math.max(entry.told, fresh.at(-1)?.number ?? 0);
+      const fresh = signals.filter(({ number }) => number > entry.delivered);
+      entry.delivered = Math.max(entry.delivered, fresh.at(-1)?.number ?? 0);
       return fresh;
     },
     renew(thread: string, epoch: number, until: number): void {

@@ -306,7 +306,7 @@ async function renew(
     async (sql) => {
       const rows = await sql.all<RenewColumns>(RENEW, ids, epochs, ttl);
       const called = rows.flatMap(({ o_thread, o_wakes }) => {
-        const last = cache.get(o_thread)?.told ?? o_wakes;
+        const last = cache.get(o_thread)?.delivered ?? o_wakes;
         return o_wakes > last ? [[o_thread, last] as const] : [];
       });
       return { rows, signals: await signalsOfEach(sql, called) };

@@ -47,7 +47,7 @@ interface FoundColumns extends SummaryColumns {
 }
 
 interface HeldColumns extends FoundColumns {
-  heard: number;
+  acknowledged: number;
   now: number;
   /** Accounts of all rows. Null: the first row has them. */
   accounts: AccountColumns[] | null;
@@ -60,7 +60,7 @@ const FOUND = `${SUMMARY_COLUMNS}, chain, limits, inputs, result, ${REVOKED}`;
 const FROM = 'FROM threads t JOIN thread_data d ON d.thread = t.id';
 const FIND = `SELECT ${FOUND} ${FROM} WHERE id = $1`;
 /** The first row has the accounts of all chains, so that siblings do not repeat those of their ancestors. */
-const HOLD = `WITH found AS (SELECT ${FOUND}, heard ${FROM} WHERE id = ANY ($1))
+const HOLD = `WITH found AS (SELECT ${FOUND}, acknowledged ${FROM} WHERE id = ANY ($1))
   SELECT *, km_now() AS now, CASE row_number() OVER () WHEN 1 THEN
     (SELECT json_agg(json_build_object('thread', thread, 'version', version, 'account', account::text))
       FROM budgets WHERE thread IN (SELECT unnest(chain) FROM found)) END AS accounts FROM found`;
@@ -92,13 +92,13 @@ export async function claimChildren(sql: Sql, ids: readonly string[]): Promise<H
     accounts.set(columns.thread, accountOf(columns));
   }
   const threads = new Map<string, LeasedThread>();
-  for (const { heard, now, accounts: _, ...columns } of rows) {
+  for (const { acknowledged, now, accounts: _, ...columns } of rows) {
     const row = rowOf(columns);
     const { id: thread, epoch, lease_until = now } = row;
     const entry = accounts.get(thread);
     if (!entry) throw new Error(`thread ${thread} has no account`);
     const open = openReservations(entry.account);
-    threads.set(thread, { thread, epoch, row, heard, lease_ms: lease_until - now, open });
+    threads.set(thread, { thread, epoch, row, acknowledged, lease_ms: lease_until - now, open });
   }
   return { all: ids.flatMap((id) => threads.get(id) ?? []), accounts: [...accounts.values()] };
 }
@@ -113,14 +113,14 @@ export function cacheLeases(
   sentAt: number,
 ): void {
   accounts.add(threads.accounts);
-  for (const { thread, epoch, row, heard, lease_ms } of threads.all) {
+  for (const { thread, epoch, row, acknowledged, lease_ms } of threads.all) {
     if (lease_ms <= 0) continue;
     // The number of signals can be higher on the server. `km_write` then returns it.
     const { chain, seq, status } = row;
     leases.add(thread, {
       epoch,
       until: sentAt + lease_ms,
-      row: { chain, seq, status, heard, wakes: heard },
+      row: { chain, seq, status, acknowledged, wakes: acknowledged },
     });
   }
 }

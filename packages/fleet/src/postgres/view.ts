@@ -40,7 +40,8 @@ export const accountOf = ({ thread, version, account }: AccountColumns): Version
 });
 
 /** Columns of the JSON that `km_view` returns. */
-export interface ViewColumns extends Pick<Fence, 'seq' | 'epoch' | 'status' | 'wakes' | 'heard'> {
+export interface ViewColumns
+  extends Pick<Fence, 'seq' | 'epoch' | 'status' | 'wakes' | 'acknowledged'> {
   lease_ms: number | null;
   chain: string[];
   accounts: AccountColumns[];
@@ -79,14 +80,14 @@ export async function readView(
 export function cachedView(
   { held, accounts }: ServerRegistry,
   thread: string,
-  { expect, heard = 0 }: Pick<Commit, 'expect' | 'heard'>,
+  { expect, acknowledged = 0 }: Pick<Commit, 'expect' | 'acknowledged'>,
   needsAccounts: boolean,
 ): ServerView | undefined {
   const lease = held.get(thread);
   if (lease?.row?.seq !== expect.seq || lease.epoch !== expect.epoch) return undefined;
   const { chain, ...row } = lease.row;
   // The server has every signal that arrived here or that the commit acknowledges. `km_write` compares the number.
-  const wakes = Math.max(row.wakes, lease.told, lease.announced, heard);
+  const wakes = Math.max(row.wakes, lease.delivered, lease.announced, acknowledged);
   const cached = needsAccounts ? accounts.chain(chain) : [];
   const fence = { ...row, wakes, epoch: lease.epoch, lease_until: Number.POSITIVE_INFINITY };
   return cached && { fence, chain, accounts: cached, isFresh: false };

@@ -186,14 +186,14 @@ export async function faultWork(
 export async function crossingWork(store: Store, grip: Grip, tracer: Tracer): Promise<void> {
   const { thread, epoch, row } = grip.held;
   const { signals: promised } = row.inputs as unknown as { signals: number };
-  let { heard } = grip.held;
+  let { acknowledged: heard } = grip.held;
   tracer.note('begin', thread, heard, epoch);
   for (let round = 0; ; round += 1) {
     const said = must(await store.signals(thread, heard));
     if (said.length > 0) {
       heard = said.at(-1)?.number ?? heard;
       const data = { numbers: said.map(({ number }) => number) };
-      must(await grip.commit({ events: [{ type: 'signal', data }], heard }));
+      must(await grip.commit({ events: [{ type: 'signal', data }], acknowledged: heard }));
     }
     const isOver = heard >= promised;
     await sleep(Math.random() * 3);

@@ -213,7 +213,7 @@ describe.skipIf(url === '')(`commits of siblings${noServer(url)}`, () => {
     const quiet = { expect: { seq, epoch, quiet: true as const } };
     expect(codeOf(await writer.commit(quiet))).toBe('signalled');
     const before = texts.filter(isOfCommit).length;
-    await writer.must({ heard: 1 });
+    await writer.must({ acknowledged: 1 });
     const own = texts.filter(isOfCommit);
     expect(own[0]).toBe('write');
     expect(own.slice(before)).toEqual(['write']);

@@ -75,11 +75,11 @@ async function fillTree(store: Store, name: string, project: string, elsewhere: 
     store.signal({ thread: id, kind: 'message', payload: { key }, key, by: 'me' });
   must(await say(name, 'one'));
   must(await say(child, 'two'));
-  await write(store, child, { heard: 1, status: 'waiting', release: true });
+  await write(store, child, { acknowledged: 1, status: 'waiting', release: true });
   await write(store, hook, { status: 'completed', result: { text: 'done' }, release: true });
   const many = Array.from({ length: 700 }, (_, n) => ({ type: 'note', data: { n }, turn: 2 }));
   await write(store, name, { events: [many[0] ?? { type: 'x', data: {} }, ...many.slice(1)] });
-  await write(store, name, { heard: 1, status: 'paused', release: true });
+  await write(store, name, { acknowledged: 1, status: 'paused', release: true });
 }
 
 /** Threads of `project`, and children that work in `elsewhere`. Nobody holds any of them. */
@@ -101,7 +101,7 @@ export async function fillRegistry(
   must(
     await store.signal({ thread: 'killed', kind: 'kill', payload: null, key: 'kill', by: 'me' }),
   );
-  await write(store, 'killed', { heard: 1, status: 'killed', release: true });
+  await write(store, 'killed', { acknowledged: 1, status: 'killed', release: true });
   must(await store.createThread(thread('lost', project, { start: { lease: owner(LOST) } })));
   must(await store.sweep());
   must(await store.ask({ id: 'loose', kind: 'call', binding: { tool: 'x' }, shown: {}, uses: 2 }));

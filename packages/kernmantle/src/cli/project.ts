@@ -10,7 +10,7 @@ import { EXTENSIONS } from '../extensions.ts';
 import { asText, type CommandCall, type CommandRun, type Ending } from './command.ts';
 
 /** Returns the actor of a command. Threads and the audit record it with every signal. */
-export const speaker = ({ terminal }: Pick<CommandCall, 'terminal'>): Actor => ({
+export const commandActor = ({ terminal }: Pick<CommandCall, 'terminal'>): Actor => ({
   who: findPerson(terminal.env),
   channel: 'cli',
 });

@@ -92,7 +92,7 @@ async function openProcess(
   const over = process.closed.then((end) => {
     const output = lastWords(process.said());
     if (end.isOwn) how = output === '' ? end.how : `${end.how}: ${output}`;
-    const { paths, folder } = end.setAside;
+    const { paths, folder } = end.quarantined;
     if (paths.length > 0) ports.onSetAside?.(paths, folder);
     return ended();
   });

@@ -11,7 +11,7 @@ import { fail, isObject, type Outcome, ok, plainText } from '@kernmantle/core/ba
 import type { QuickJSContext, QuickJSHandle } from 'quickjs-emscripten-core';
 import { identifier, isArithmetic, readJsBody } from './block-body.ts';
 import { type Calls, insideText } from './calls.ts';
-import type { Part } from './data.ts';
+import type { Primitive } from './data.ts';
 import type { AskHost } from './globals.ts';
 
 const PAGES = { initial: 256, maximum: 1024 };
@@ -209,7 +209,7 @@ function outermost(js: JsContext, ms: number, work: () => string, breaks: boolea
   return js.broken ? { broken: js.broken } : { said: answer };
 }
 
-function apply({ vm }: JsContext, called: QuickJSHandle, parts: readonly Part[]) {
+function apply({ vm }: JsContext, called: QuickJSHandle, parts: readonly Primitive[]) {
   const handles = parts.map((part) => {
     if (typeof part === 'number') return vm.newNumber(part);
     if (typeof part === 'string') return vm.newString(part);
@@ -221,7 +221,7 @@ function apply({ vm }: JsContext, called: QuickJSHandle, parts: readonly Part[])
 }
 
 /** Calls a compiled block with a job number, the shape of its arguments and their parts. */
-export function enter(js: JsContext, called: QuickJSHandle, parts: readonly Part[]): string {
+export function enter(js: JsContext, called: QuickJSHandle, parts: readonly Primitive[]): string {
   const result = apply(js, called, parts);
   const answer = result.error ? 'm' : js.vm.getString(result.value);
   (result.error ?? result.value).dispose();
@@ -229,7 +229,11 @@ export function enter(js: JsContext, called: QuickJSHandle, parts: readonly Part
 }
 
 /** Calls a block that has only operators. Returns its plain value; `undefined` if the result is of another kind. */
-export function enterPlain(js: JsContext, { run }: Unit, parts: readonly Part[]): Part | undefined {
+export function enterPlain(
+  js: JsContext,
+  { run }: Unit,
+  parts: readonly Primitive[],
+): Primitive | undefined {
   try {
     const result = apply(js, run, parts);
     const handle = result.error ?? result.value;
@@ -253,7 +257,7 @@ function functionOf({ vm, calls, taken }: JsContext, name: keyof Calls): QuickJS
 export const callInside = (
   js: JsContext,
   name: Exclude<keyof Calls, 'add'>,
-  parts: readonly Part[],
+  parts: readonly Primitive[],
 ): string => enter(js, functionOf(js, name), parts);
 
 /** Compiles a block into a function. `code` was already parsed by V8. */

@@ -24,10 +24,10 @@ export const isPlainText = (text: string): boolean =>
 export const readData = createDecoder() as (text: string) => Json | undefined;
 
 /** A value that crosses the border unchanged. */
-export type Part = string | number | boolean;
+export type Primitive = string | number | boolean;
 
 /** Adds the parts of an argument and returns the letter of its kind (see `createArguments`). */
-export function addArgument(argument: JsArgument, parts: Part[]): string {
+export function addArgument(argument: JsArgument, parts: Primitive[]): string {
   if (argument.kind === 'undefined') {
     parts.push('u');
     return 'd';
@@ -35,7 +35,7 @@ export function addArgument(argument: JsArgument, parts: Part[]): string {
   const { data } = argument;
   if (argument.kind === 'data') {
     const isPlain = typeof data === 'string' ? isPlainText(data) : typeof data !== 'object';
-    parts.push(isPlain ? (data as Part) : dataText(data));
+    parts.push(isPlain ? (data as Primitive) : dataText(data));
     return isPlain ? 'p' : 'd';
   }
   parts.push(dataText(data), argument.text);

@@ -34,7 +34,7 @@ import {
   unitOf,
   within,
 } from './context.ts';
-import { addArgument, dataText, type Part, readData } from './data.ts';
+import { addArgument, dataText, type Primitive, readData } from './data.ts';
 import { ANSWERS } from './globals.ts';
 
 const DEFAULT_TIMEOUT_MS = 30_000;
@@ -282,7 +282,12 @@ function callHelper(engine: Engine, job: Job | undefined, text: string): string 
 }
 
 /** Continues a block after a timer or an answer. */
-function resume(engine: Engine, job: Job, what: 'fire' | 'answer', parts: readonly Part[]): void {
+function resume(
+  engine: Engine,
+  job: Job,
+  what: 'fire' | 'answer',
+  parts: readonly Primitive[],
+): void {
   const { context } = engine;
   if (!context) return;
   const restMs = Math.max(1, Math.ceil(job.deadline - performance.now()));
@@ -324,7 +329,7 @@ const NONE: readonly string[] = Object.freeze([]);
 
 /** Runs a brief block. Returns `undefined` if a value or the result is neither a number nor a text. */
 function runBrief(engine: Engine, js: JsContext, call: JsCall, unit: Unit): JsResult | undefined {
-  const parts: Part[] = [];
+  const parts: Primitive[] = [];
   for (const { value } of call.parameters) if (addArgument(value, parts) !== 'p') return undefined;
   const value = enterPlain(js, unit, parts);
   if (value === undefined) return undefined;
@@ -341,7 +346,7 @@ function start(
   const job = new Job(++engine.jobCount, call);
   engine.jobs.set(job.id, job);
   recordMarks(engine, call.descriptor);
-  const parts: Part[] = [job.id, ''];
+  const parts: Primitive[] = [job.id, ''];
   let shape = '';
   for (const { value } of call.parameters) shape += addArgument(value, parts);
   parts[1] = shape;
@@ -382,7 +387,7 @@ function define(
       if (!unit.ok) return unit;
       const more = define(js, job, unit.output.free, defined);
       if (!more.ok) return more;
-      const parts: Part[] = [];
+      const parts: Primitive[] = [];
       const shape = captured.map(({ value }) => addArgument(value, parts)).join('');
       const values = JSON.stringify(parts);
       callInside(js, 'define', [job.id, name, unit.output.id, parameters.length, shape, values]);

@@ -342,9 +342,12 @@ function assemble(parts: typeof FURTHER) {
   };
 }
 
-type Part = (...args: never[]) => unknown;
+type GlobalFunction = (...args: never[]) => unknown;
 
-export function scriptOf(assemble: Part, parts: Readonly<Record<string, Part>>): string {
+export function scriptOf(
+  assemble: GlobalFunction,
+  parts: Readonly<Record<string, GlobalFunction>>,
+): string {
   const texts = Object.entries(parts).map(([name, part]) => `${name}: ${part.toString()}`);
   return `'use strict';(${assemble.toString()})({ ${texts.join(',\n')} })`;
 }

@@ -18,7 +18,7 @@ import {
   createEncoder,
   createTextual,
   dataText,
-  type Part,
+  type Primitive,
   readData,
 } from '../js/data.ts';
 import type { CodeRequest, CodeResult, JsArgument, ProcessResult } from '../world.ts';
@@ -231,12 +231,12 @@ export function createCode(processes: Processes, random: () => string) {
         knownNames,
       );
       if (!unit.ok) return unit;
-      const own: Part[] = [];
+      const own: Primitive[] = [];
       const shape = captured.map(({ value }) => addArgument(value, own)).join('');
       units.push({ name, ...unit.output, shape, parts: own });
     }
     const mark = `${random()}:`;
-    const parts: Part[] = [];
+    const parts: Primitive[] = [];
     const shape = request.parameters.map(({ value }) => addArgument(value, parts)).join('');
     const job = { ...main.output, mark, shape, parts, helpers: units };
     const { onOutput } = request;

@@ -203,7 +203,7 @@ test('a call that was refused once and then done is counted as both', () => {
       { type: 'turn_start' },
       call('a'),
       { type: 'permission_denied', call_id: 'a', rule: 'first' },
-      { type: 'hook', directive: 'fix', deed: 'repeat_step', took_ms: 900 },
+      { type: 'hook', directive: 'fix', decision: 'repeat_step', took_ms: 900 },
       call('a'),
       { type: 'tool_result', call_id: 'a' },
     ]),

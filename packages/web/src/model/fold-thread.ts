@@ -244,15 +244,15 @@ function childEnded(fold: Folding, event: SlimEvent): void {
 }
 
 const hookKey = (event: SlimEvent) => event.thread ?? event.directive ?? '';
-function hookAnswered(fold: Folding, event: SlimEvent): void {
+function closeHookRow(fold: Folding, event: SlimEvent): void {
   const at = fold.hooks.get(hookKey(event)) ?? fold.hooks.get(event.directive ?? '');
   const row = rowAt(fold, at);
   fold.hooks.delete(hookKey(event));
   const end = event.ts;
-  const outcome = { state: 'done' as const, end, text: event.decision ?? '' };
+  const outcome = { state: 'done' as const, end, text: event.decision_text ?? '' };
   const also = {
     ...(event.took_ms !== undefined && { took_ms: event.took_ms }),
-    ...(event.deed !== undefined && { why: event.deed }),
+    ...(event.decision !== undefined && { why: event.decision }),
     ...(event.spend !== undefined && { spend: event.spend }),
   };
   if (row) change(fold, at, { ...outcome, ...also, result: event.seq });
@@ -346,7 +346,7 @@ const TAKES: Readonly<Record<string, (fold: Folding, event: SlimEvent) => void>>
       push(fold, { ...rowFrom(event, 'hook', 'open'), text: event.event ?? '' }),
     );
   },
-  hook: hookAnswered,
+  hook: closeHookRow,
   approval,
   error: failed,
   stream_error: failed,

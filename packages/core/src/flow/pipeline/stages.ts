@@ -42,7 +42,7 @@ import { addMarks, isValue, makeValue, type Value } from '../values/value.ts';
 import type { ActPorts, CheckpointVerdict, LimitReservation, RecordEntry } from './act-ports.ts';
 import { pushOperation } from './create-frame.ts';
 import { createEffectBuffer, type EffectBuffer, emitTo, NO_BUFFER } from './effects.ts';
-import { type Made, marksOfInputs, taintResult } from './taint.ts';
+import { marksOfInputs, type OperationInputs, taintResult } from './taint.ts';
 
 export interface BodyScope {
   readonly frame: Frame;
@@ -66,7 +66,7 @@ interface PipelineCall {
 }
 
 /** The state of one attempt, which its stages share. */
-export interface Attempt extends Made {
+export interface Attempt extends OperationInputs {
   readonly call: PipelineCall;
   readonly budget: RetryBudget | undefined;
   /** Number of the attempt, from 1. */

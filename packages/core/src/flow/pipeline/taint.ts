@@ -44,7 +44,7 @@ const describeOwn = ({ labels, source, sources }: Operation): Descriptor =>
 /** Source labels of data from outside, which a policy may label if it has no label. */
 const ENTRANCES = new Set(['src:file', 'src:network', 'src:user']);
 
-export interface Made {
+export interface OperationInputs {
   readonly op: Operation;
   readonly frame: Frame;
   /** The inputs as the guards left them. */
@@ -53,7 +53,7 @@ export interface Made {
 }
 
 /** Returns the marks of everything that went in, for results and for faults. */
-export function marksOfInputs({ op, frame, inputs, captured }: Made): Descriptor {
+export function marksOfInputs({ op, frame, inputs, captured }: OperationInputs): Descriptor {
   let marks = mergeDescriptors(frame.influence, captured);
   for (const { value } of inputs) marks = mergeDescriptors(marks, value.meta.descriptor);
   return mergeDescriptors(marks, ownMarks(op));
@@ -68,7 +68,7 @@ const READ: ReadonlySet<string> = new Set(['of', 'from']);
  * INVARIANT: no other mark is ever dropped, and none at all if the caller's request or the conditions of
  * the call are untrusted, because then the schema is untrusted too.
  */
-function marksOfReading(operation: Made): Descriptor {
+function marksOfReading(operation: OperationInputs): Descriptor {
   const isPicking = operation.op.reads === 'picked';
   const [read, requests]: [Argument[], Argument[]] = [[], []];
   for (const input of operation.inputs) (READ.has(input.name) ? read : requests).push(input);
@@ -83,7 +83,7 @@ function marksOfReading(operation: Made): Descriptor {
   return isUntrusted ? marks : removeLabels(marks, ['untrusted']);
 }
 
-export function taintResult(operation: Made, result: Value): Value {
+export function taintResult(operation: OperationInputs, result: Value): Value {
   const { op, inputs } = operation;
   for (const { value } of inputs) if (value === result) return taintPassedOn(operation, result);
   const { policy, held: outerLabels, influence } = operation.frame;
@@ -107,7 +107,7 @@ export function taintResult(operation: Made, result: Value): Value {
  * Returns a result that is one of the inputs (an assignment). Its marks are exact, down to its elements.
  * The operation adds only marks that it lacks, so that a guard does not judge replaced data again.
  */
-function taintPassedOn({ op, frame, inputs, captured }: Made, result: Value): Value {
+function taintPassedOn({ op, frame, inputs, captured }: OperationInputs, result: Value): Value {
   let marks = mergeDescriptors(mergeDescriptors(frame.influence, captured), frame.policy.mark);
   for (const { value } of inputs) {
     if (value !== result) marks = mergeDescriptors(marks, value.meta.descriptor);

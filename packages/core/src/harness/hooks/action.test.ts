@@ -72,16 +72,16 @@ for (const action of ACTIONS) {
   for (const checkpoint of Object.keys(events) as (keyof typeof events)[]) {
     const expected = TABLE[action][checkpoint];
     test(`${action} at ${checkpoint} means ${expected}`, () => {
-      expect(decide(verdict(action), situation(events[checkpoint])).deed.do).toBe(expected);
+      expect(decide(verdict(action), situation(events[checkpoint])).instruction.do).toBe(expected);
     });
   }
 }
 
 test('at the start `continue` runs with what is granted, `retry` runs the directive again', () => {
   const start = situation(onError(fail('permission_denied', 'no').error), { isStart: true });
-  expect(decide(verdict('continue'), start).deed).toEqual({ do: 'run_with_granted' });
-  expect(decide(verdict('retry'), start).deed).toEqual({ do: 'restart' });
-  expect(decide(verdict('skip'), start).deed).toMatchObject({
+  expect(decide(verdict('continue'), start).instruction).toEqual({ do: 'run_with_granted' });
+  expect(decide(verdict('retry'), start).instruction).toEqual({ do: 'restart' });
+  expect(decide(verdict('skip'), start).instruction).toMatchObject({
     do: 'fail',
     fault: { code: 'permission_denied' },
   });
@@ -89,53 +89,57 @@ test('at the start `continue` runs with what is granted, `retry` runs the direct
 
 test('`continue` at a limit needs a new ceiling and gets at most what it may have', () => {
   const at = situation(events.on_limit);
-  expect(decide(verdict('continue', { limits: { turns: 15 } }), at).deed).toMatchObject({
+  expect(decide(verdict('continue', { limits: { turns: 15 } }), at).instruction).toMatchObject({
     do: 'raise',
     raised: ['turns'],
     limits: { turns: { value: 15n } },
   });
-  expect(decide(verdict('continue', { limits: { turns: 1e6 } }), at).deed).toMatchObject({
+  expect(decide(verdict('continue', { limits: { turns: 1e6 } }), at).instruction).toMatchObject({
     limits: { turns: { value: 20n } },
   });
-  expect(decide(verdict('continue', { limits: { tokens: 1e6 } }), at).deed).toMatchObject({
+  expect(decide(verdict('continue', { limits: { tokens: 1e6 } }), at).instruction).toMatchObject({
     do: 'stop',
     fault: { code: 'turns_exceeded' },
   });
   const { raise: _, ...blind } = at;
-  expect(decide(verdict('continue', { limits: { turns: 15 } }), blind).deed.do).toBe('stop');
+  expect(decide(verdict('continue', { limits: { turns: 15 } }), blind).instruction.do).toBe('stop');
 });
 
 test('a full window is fatal unless the new ceiling is within it', () => {
   const at = situation(limitEvent('context', 120n, 100n), { raise: { ...raise, needed: 120n } });
-  expect(decide(verdict('continue', { limits: { context: 600 } }), at).deed.do).toBe('stop');
-  expect(decide(verdict('continue', { limits: { context: 150 } }), at).deed.do).toBe('raise');
+  expect(decide(verdict('continue', { limits: { context: 600 } }), at).instruction.do).toBe('stop');
+  expect(decide(verdict('continue', { limits: { context: 150 } }), at).instruction.do).toBe(
+    'raise',
+  );
 });
 
 test('the spend limit of a root stops, whatever the hook says', () => {
   const at = situation(limitEvent('spend', 10n ** 9n, 10n ** 9n), {
     raise: { ...raise, needed: 10n ** 9n + 1n },
   });
-  expect(decide(verdict('continue', { limits: { spend: '5.00' } }), at).deed.do).toBe('stop');
+  expect(decide(verdict('continue', { limits: { spend: '5.00' } }), at).instruction.do).toBe(
+    'stop',
+  );
 });
 
 test('a warning ends nothing: going on and skipping both go on', () => {
   const at = situation(warning);
-  expect(decide(verdict('continue'), at).deed).toEqual({ do: 'proceed' });
-  expect(decide(verdict('skip'), at).deed).toEqual({ do: 'proceed' });
-  expect(decide(verdict('continue', { limits: { turns: 15 } }), at).deed.do).toBe('raise');
-  expect(decide(verdict('continue', { limits: { turn: 15 } }), at).deed).toEqual({
+  expect(decide(verdict('continue'), at).instruction).toEqual({ do: 'proceed' });
+  expect(decide(verdict('skip'), at).instruction).toEqual({ do: 'proceed' });
+  expect(decide(verdict('continue', { limits: { turns: 15 } }), at).instruction.do).toBe('raise');
+  expect(decide(verdict('continue', { limits: { turn: 15 } }), at).instruction).toEqual({
     do: 'tell_warning',
   });
-  expect(decide(verdict('fail'), at).deed.do).toBe('fail');
+  expect(decide(verdict('fail'), at).instruction.do).toBe('fail');
 });
 
 test('the hook’s words become the reason, the code stays', () => {
   const decision = decide(verdict('fail', { error: 'denied by user' }), situation(events.on_error));
-  expect(decision.deed).toEqual({
+  expect(decision.instruction).toEqual({
     do: 'fail',
     fault: { code: 'timeout', detail: { message: 'denied by user', cause: 'took too long' } },
   });
-  expect(decide(verdict('abort'), situation(events.before_step)).deed).toEqual({
+  expect(decide(verdict('abort'), situation(events.before_step)).instruction).toEqual({
     do: 'abort',
     fault: {
       code: 'ended_by_hook',
@@ -160,14 +164,16 @@ test('a run is retried three times, wherever the retries were asked for', () => 
   for (const event of [events.after_step, events.on_limit, events.on_error, events.on_error]) {
     const decision = decide(verdict('retry'), situation(event, { bounds }));
     bounds = decision.bounds;
-    seen.push(decision.deed.do);
+    seen.push(decision.instruction.do);
   }
   expect(seen).toEqual(['repeat_step', 'new_attempt', 'repeat_step', 'fail']);
-  const end = decide(verdict('retry'), situation(events.on_error, { bounds })).deed;
+  const end = decide(verdict('retry'), situation(events.on_error, { bounds })).instruction;
   expect(end).toMatchObject({ fault: { code: 'timeout', detail: { cause: 'took too long' } } });
-  expect(decide(verdict('retry'), situation(events.on_limit, { bounds })).deed.do).toBe('stop');
+  expect(decide(verdict('retry'), situation(events.on_limit, { bounds })).instruction.do).toBe(
+    'stop',
+  );
   // Before a step `retry` means `continue`, so it is not counted.
-  expect(decide(verdict('retry'), situation(events.before_step, { bounds })).deed.do).toBe(
+  expect(decide(verdict('retry'), situation(events.before_step, { bounds })).instruction.do).toBe(
     'proceed',
   );
 });
@@ -178,18 +184,18 @@ test('three skips of one step in a row fail; doing it in between starts over', (
   const first = skip(NO_BOUNDS, events.before_step);
   const other = skip(first.bounds, events.before_step, 'turn 4');
   const second = skip(other.bounds, events.after_step);
-  expect([first, other, second].map(({ deed }) => deed.do)).toEqual([
+  expect([first, other, second].map(({ instruction }) => instruction.do)).toEqual([
     'skip_step',
     'skip_step',
     'withhold_result',
   ]);
-  expect(skip(second.bounds, events.on_error).deed).toMatchObject({
+  expect(skip(second.bounds, events.on_error).instruction).toMatchObject({
     do: 'fail',
     fault: { detail: { message: '`fs/write_file` was skipped 3 times in a row' } },
   });
-  expect(skip(stepDone(second.bounds, step), events.before_step).deed.do).toBe('skip_step');
+  expect(skip(stepDone(second.bounds, step), events.before_step).instruction.do).toBe('skip_step');
   const done = withoutHook(situation(events.after_step, { bounds: second.bounds }));
-  expect(skip(done.bounds, events.before_step).deed.do).toBe('skip_step');
+  expect(skip(done.bounds, events.before_step).instruction.do).toBe('skip_step');
   const went = decide(
     verdict('continue'),
     situation(events.before_step, { bounds: second.bounds }),
@@ -200,7 +206,7 @@ test('three skips of one step in a row fail; doing it in between starts over', (
 test('a step whose effect is unknown is not repeated', () => {
   const at = situation(onError(fail('outcome_unknown', 'the process ended').error));
   expect(decide(verdict('retry'), at)).toMatchObject({
-    deed: { do: 'tell_error' },
+    instruction: { do: 'tell_error' },
     bounds: { retries: 0 },
   });
 });
@@ -208,7 +214,7 @@ test('a step whose effect is unknown is not repeated', () => {
 test('a hook that fails ends the run with both faults', () => {
   const failure: Failure = fail('turns_exceeded', 'limit `turns` reached');
   const decision = decideFailure('handle_timeout', failure, situation(events.on_error));
-  expect(decision.deed).toEqual({
+  expect(decision.instruction).toEqual({
     do: 'fail',
     fault: {
       code: 'hook_failed',
@@ -223,13 +229,13 @@ test('a hook that fails ends the run with both faults', () => {
 });
 
 test('without a hook steps go on, errors go to the model, limits stop, warnings are told', () => {
-  const deed = (event: CheckpointEvent, more: Partial<Situation> = {}) =>
-    withoutHook(situation(event, more)).deed;
-  expect(deed(events.before_step)).toEqual({ do: 'proceed' });
-  expect(deed(events.after_step)).toEqual({ do: 'proceed' });
-  expect(deed(events.on_error)).toEqual({ do: 'tell_error' });
-  expect(deed(warning)).toEqual({ do: 'tell_warning' });
-  expect(deed(events.on_limit)).toEqual({
+  const instruction = (event: CheckpointEvent, more: Partial<Situation> = {}) =>
+    withoutHook(situation(event, more)).instruction;
+  expect(instruction(events.before_step)).toEqual({ do: 'proceed' });
+  expect(instruction(events.after_step)).toEqual({ do: 'proceed' });
+  expect(instruction(events.on_error)).toEqual({ do: 'tell_error' });
+  expect(instruction(warning)).toEqual({ do: 'tell_warning' });
+  expect(instruction(events.on_limit)).toEqual({
     do: 'stop',
     fault: {
       code: 'turns_exceeded',
@@ -245,10 +251,10 @@ test('without a hook steps go on, errors go to the model, limits stop, warnings 
 
 test('without a hook a denial at the start and a fatal provider error fail', () => {
   const denied = onError(fail('permission_denied', 'no').error);
-  expect(withoutHook(situation(denied, { isStart: true })).deed.do).toBe('fail');
-  expect(withoutHook(situation(denied)).deed.do).toBe('tell_error');
+  expect(withoutHook(situation(denied, { isStart: true })).instruction.do).toBe('fail');
+  expect(withoutHook(situation(denied)).instruction.do).toBe('tell_error');
   const down = onError(fail('provider_error', 'down').error);
-  expect(withoutHook(situation(down, { isFatal: true })).deed).toMatchObject({
+  expect(withoutHook(situation(down, { isFatal: true })).instruction).toMatchObject({
     do: 'fail',
     fault: { code: 'provider_error' },
   });
@@ -256,16 +262,16 @@ test('without a hook a denial at the start and a fatal provider error fail', () 
 
 test('without a hook a loop is told once and ends the thread the second time', () => {
   const loop = onError(fail('loop_detected', 'again').error);
-  expect(withoutHook(situation(loop, { loops: 1, isOwn: true })).deed.do).toBe('tell_error');
-  expect(withoutHook(situation(loop, { loops: 2, isOwn: true })).deed.do).toBe('fail');
-  expect(withoutHook(situation(loop, { loops: 2 })).deed.do).toBe('tell_error');
+  expect(withoutHook(situation(loop, { loops: 1, isOwn: true })).instruction.do).toBe('tell_error');
+  expect(withoutHook(situation(loop, { loops: 2, isOwn: true })).instruction.do).toBe('fail');
+  expect(withoutHook(situation(loop, { loops: 2 })).instruction.do).toBe('tell_error');
 });
 
 test('without a hook a stuck thread asks a person', () => {
   const stuck = onError(fail('stuck', 'no idea', { reason: 'no idea' }).error);
-  expect(withoutHook(situation(stuck, { isOwn: true })).deed).toMatchObject({
+  expect(withoutHook(situation(stuck, { isOwn: true })).instruction).toMatchObject({
     do: 'ask_person',
     fault: { detail: { reason: 'no idea' } },
   });
-  expect(withoutHook(situation(stuck)).deed.do).toBe('tell_error');
+  expect(withoutHook(situation(stuck)).instruction.do).toBe('tell_error');
 });

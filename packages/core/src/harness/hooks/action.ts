@@ -40,7 +40,7 @@ export type HookDecision =
   | { readonly do: 'ask_person' | 'wait' | 'stop' | 'fail' | 'abort'; readonly fault: Fault };
 
 export interface Decision {
-  readonly deed: HookDecision;
+  readonly instruction: HookDecision;
   readonly model?: string;
   readonly notes: JsonObject;
   /** Hook that wrote the notes, and the marks of the notes. */
@@ -157,32 +157,35 @@ type Doing = HookDecision['do'];
 const RETRIES = new Set<Doing>(['repeat_step', 'restart', 'new_attempt']);
 const SKIPS = new Set<Doing>(['skip_step', 'withhold_result', 'count_as_done']);
 
-function bounded(deed: HookDecision, situation: Situation): { deed: HookDecision; bounds: Bounds } {
+function bounded(
+  instruction: HookDecision,
+  situation: Situation,
+): { instruction: HookDecision; bounds: Bounds } {
   const { bounds, step, event } = situation;
-  if (RETRIES.has(deed.do)) {
+  if (RETRIES.has(instruction.do)) {
     if (bounds.retries < MAX_RETRIES) {
-      return { deed, bounds: { ...stepDone(bounds, step), retries: bounds.retries + 1 } };
+      return { instruction, bounds: { ...stepDone(bounds, step), retries: bounds.retries + 1 } };
     }
     const behind = faultOf(event)?.detail.message;
     const used = `${MAX_RETRIES} retries were used, and a hook requested another`;
     const fault = faultFor(situation, behind === undefined ? used : `${behind} (${used})`);
-    return { deed: { do: event.name === 'limit' ? 'stop' : 'fail', fault }, bounds };
+    return { instruction: { do: event.name === 'limit' ? 'stop' : 'fail', fault }, bounds };
   }
-  if (!SKIPS.has(deed.do)) return { deed, bounds: stepDone(bounds, step) };
+  if (!SKIPS.has(instruction.do)) return { instruction, bounds: stepDone(bounds, step) };
   const skips = (Object.hasOwn(bounds.skips, step) ? (bounds.skips[step] ?? 0) : 0) + 1;
   const next = { ...bounds, skips: { ...bounds.skips, [step]: skips } };
-  if (skips < MAX_SKIPS) return { deed, bounds: next };
+  if (skips < MAX_SKIPS) return { instruction, bounds: next };
   const fault = faultFor(situation, `\`${step}\` was skipped ${skips} times in a row`);
-  return { deed: { do: 'fail', fault }, bounds: next };
+  return { instruction: { do: 'fail', fault }, bounds: next };
 }
 
 /** Returns the decision for a hook's answer. Never throws, and never grants more than `raise.room` allows. */
 export function decide(verdict: HookVerdict, situation: Situation): Decision {
   const { action, model, notes } = verdict;
-  const deed = TABLE[action][checkpointOf(situation.event)](situation, verdict);
+  const instruction = TABLE[action][checkpointOf(situation.event)](situation, verdict);
   const takesModel = action === 'continue' || action === 'retry';
   const chosen = takesModel && model !== undefined && { model };
-  return { ...bounded(deed, situation), ...chosen, notes };
+  return { ...bounded(instruction, situation), ...chosen, notes };
 }
 
 /** Ends the run after a hook that failed or whose answer cannot be read. */
@@ -194,10 +197,10 @@ export function decideFailure(hook: string, failure: Failure, situation: Situati
     cause: { ...detail, code },
     ...(behind && { event: { code: behind.code, message: behind.detail.message } }),
   });
-  return { deed: { do: 'fail', fault: error }, notes: {}, bounds: situation.bounds };
+  return { instruction: { do: 'fail', fault: error }, notes: {}, bounds: situation.bounds };
 }
 
-function defaultDeed(situation: Situation): HookDecision {
+function defaultInstruction(situation: Situation): HookDecision {
   const { event, isStart, isFatal, isOwn, loops = 1 } = situation;
   switch (event.name) {
     case 'before_step':
@@ -218,7 +221,7 @@ function defaultDeed(situation: Situation): HookDecision {
 }
 
 export const withoutHook = (situation: Situation): Decision => ({
-  deed: defaultDeed(situation),
+  instruction: defaultInstruction(situation),
   notes: {},
   bounds:
     situation.event.name === 'after_step'

@@ -89,10 +89,10 @@ async function parkFor(
   about: Pick<Proposal, 'state' | 'text' | 'approval' | 'before' | 'signed'>,
   ask: readonly NewApproval[] = [],
 ): Promise<Decision> {
-  const { deed, bounds } = decision;
-  if (deed.do !== 'fail') return decision;
+  const { instruction, bounds } = decision;
+  if (instruction.do !== 'fail') return decision;
   const { id: directive } = thread.place.item;
-  const behind = { code: deed.fault.code, reason: deed.fault.detail.message };
+  const behind = { code: instruction.fault.code, reason: instruction.fault.detail.message };
   const data: Proposal = { kind: 'call', action: ANNEAL, directive, behind, ...about };
   const committed = await thread.journal.commit(
     { type: 'approval', data },
@@ -103,16 +103,17 @@ async function parkFor(
   return {
     ...decision,
     bounds: { ...bounds, retries: bounds.retries + 1 },
-    deed: { do: 'wait', fault: { code: behind.code, detail: { message } } },
+    instruction: { do: 'wait', fault: { code: behind.code, detail: { message } } },
   };
 }
 
 /** Returns the decision, or a decision that parks the run if the hook has proposed a change. */
 export async function withProposal(thread: Thread, decision: Decision): Promise<Decision> {
   if (thread.rights.rules.given().no_auto_fix) return decision;
-  const { deed, notes, bounds, marks = EMPTY } = decision;
+  const { instruction, notes, bounds, marks = EMPTY } = decision;
   const diff = plainText(notes.proposal);
-  if (deed.do !== 'fail' || diff.trim() === '' || bounds.retries >= MAX_RETRIES) return decision;
+  if (instruction.do !== 'fail' || diff.trim() === '' || bounds.retries >= MAX_RETRIES)
+    return decision;
   const change = readChange(thread, diff);
   if (!change.ok) {
     const { detail } = change.error;
@@ -130,7 +131,7 @@ export async function withProposal(thread: Thread, decision: Decision): Promise<
     const change = { state: 'auto', text, before, ...signed } as const;
     // INVARIANT: the journal always gets the change before the file. A resume writes the file if necessary.
     const decided = await parkFor(thread, decision, change);
-    if (decided.deed.do !== 'wait') return decided;
+    if (decided.instruction.do !== 'wait') return decided;
     if (write(ports, { directive: item.id, ...change }).ok) return decided;
   }
   const approval = makeApprovalId(ports.random);

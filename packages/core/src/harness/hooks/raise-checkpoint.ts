@@ -205,7 +205,7 @@ function rest(control: Control, situation: Situation, { error }: Failure): Decis
   const status = RESTING.find((one) => one === error.detail.status) ?? 'waiting';
   control.ending ??= { status, reason: error.detail.message };
   const fault = faultOf(situation.event) ?? error;
-  return { deed: { do: 'wait', fault }, notes: {}, bounds: situation.bounds };
+  return { instruction: { do: 'wait', fault }, notes: {}, bounds: situation.bounds };
 }
 const RESTING = ['needs_input', 'interrupted'] as const;
 
@@ -216,11 +216,11 @@ async function withInputs(
   decision: Decision,
   answerMarks: Descriptor,
 ): Promise<Outcome<Decision>> {
-  const { deed } = decision;
-  if (!newInputs || 'fault' in deed) return ok(decision);
+  const { instruction } = decision;
+  if (!newInputs || 'fault' in instruction) return ok(decision);
   const { item, directive, plan } = place;
   const isFixed = plan !== undefined || directive.process.script !== undefined;
-  if ((deed.do !== 'new_attempt' && deed.do !== 'restart') || isFixed) {
+  if ((instruction.do !== 'new_attempt' && instruction.do !== 'restart') || isFixed) {
     const message =
       'the hook’s `context.inputs` cannot be used here; `retry` begins a new attempt at a limit and at the start';
     return fail('hook_failed', message);
@@ -240,7 +240,7 @@ async function withInputs(
   // The opening keeps the message of the person.
   const message = talk.opening.slice(opening.output.length);
   const begins = { inputs: inputs.output, opening: [...opening.output, ...message] };
-  return ok({ ...decision, deed: { do: 'new_attempt', begins } });
+  return ok({ ...decision, instruction: { do: 'new_attempt', begins } });
 }
 
 /** Runs the first hook that matches. Without a match the defaults apply. */
@@ -283,27 +283,29 @@ async function decisionOf(
   const decision = decided.ok
     ? await withProposal(thread, { ...decided.output, marks })
     : decideFailure(name, decided, situation);
-  const { deed, model, notes, bounds } = decision;
+  const { instruction, model, notes, bounds } = decision;
   const { call, held } = situation.open ?? {};
-  const isReplaced = !start && !KEEPS_RESULT.has(deed.do);
+  const isReplaced = !start && !KEEPS_RESULT.has(instruction.do);
   const data: HookAnswered = {
     directive: name,
     event: situation.event.name,
     step: situation.step,
-    deed: deed.do,
+    decision: instruction.do,
     notes,
     duration_ms: Math.round(ports.clock.monotonic() - began),
     fired,
     bounds,
     ...(model !== undefined && { model }),
-    ...(deed.do === 'raise' && { limits: packLimits(deed.limits) }),
+    ...(instruction.do === 'raise' && { limits: packLimits(instruction.limits) }),
     ...(start && { thread_id: start.thread_id }),
     ...(isReplaced && call !== undefined && held && { call_id: call, held: await held() }),
   };
   const cost = packCost(budget.meter.read());
-  const raise = deed.do === 'raise' && { raise: raisedAmounts(thread, deed.limits, deed.raised) };
+  const raise = instruction.do === 'raise' && {
+    raise: raisedAmounts(thread, instruction.limits, instruction.raised),
+  };
   journal.note({ type: 'hook', data }, { cost, ...raise });
-  return { ...decision, deed: carriedBy(deed, marks), hook: name, marks };
+  return { ...decision, instruction: carriedBy(instruction, marks), hook: name, marks };
 }
 
 /** Decisions after which the result of the call is recorded unchanged. */
@@ -316,19 +318,26 @@ const KEEPS_RESULT: ReadonlySet<HookDecision['do']> = new Set<HookDecision['do']
 ]);
 
 /** Adds the marks of the hook to its reason, because the hook has read data with these marks. */
-const carriedBy = (deed: HookDecision, marks: Descriptor): HookDecision =>
-  'fault' in deed
-    ? { ...deed, fault: markFailure({ ok: false, error: deed.fault }, marks).error }
-    : deed;
+const carriedBy = (instruction: HookDecision, marks: Descriptor): HookDecision =>
+  'fault' in instruction
+    ? { ...instruction, fault: markFailure({ ok: false, error: instruction.fault }, marks).error }
+    : instruction;
 
 /** Returns the decision after it has applied the changes for the rest of the run. */
 async function consult(thread: Thread, situation: Situation): Promise<HookDecision> {
-  const { deed, bounds, model, notes, marks, hook = '' } = await decisionOf(thread, situation);
+  const {
+    instruction,
+    bounds,
+    model,
+    notes,
+    marks,
+    hook = '',
+  } = await decisionOf(thread, situation);
   thread.hooks.bounds = bounds;
   if (model !== undefined) switchModel(thread, model);
   const line = notesLine(hook, notes);
   if (line !== undefined) tell(thread, line, undefined, marks);
-  return deed;
+  return instruction;
 }
 
 /** Final status by decision. The other decisions continue the run. */
@@ -350,18 +359,18 @@ const INSTEAD = {
 /** Carries out a decision. Without a `default`, a new decision does not compile. */
 function carryOut(
   thread: Thread,
-  deed: HookDecision,
+  instruction: HookDecision,
   event: CheckpointEvent,
   step: string,
 ): CheckpointVerdict | undefined {
   // The operation fails with the reason, and the loop stops at its next boundary. A stop that arrived while the
   // hook ran takes precedence.
-  if ('fault' in deed) {
-    const { code, detail } = deed.fault;
-    thread.control.ending ??= { status: ENDS[deed.do], reason: detail.message, code };
-    return { action: 'end', outcome: { ok: false, error: deed.fault } };
+  if ('fault' in instruction) {
+    const { code, detail } = instruction.fault;
+    thread.control.ending ??= { status: ENDS[instruction.do], reason: detail.message, code };
+    return { action: 'end', outcome: { ok: false, error: instruction.fault } };
   }
-  switch (deed.do) {
+  switch (instruction.do) {
     case 'proceed':
     case 'tell_error':
     case 'run_with_granted':
@@ -370,18 +379,18 @@ function carryOut(
       if (event.name === 'warning') tell(thread, warningLine(event));
       return undefined;
     case 'raise':
-      thread.budget.limits = deed.limits;
+      thread.budget.limits = instruction.limits;
       return { action: 'retry' };
     case 'repeat_step':
     case 'restart':
       return { action: 'retry' };
     case 'new_attempt':
-      newAttempt(thread, deed.begins);
+      newAttempt(thread, instruction.begins);
       return { action: 'retry' };
     case 'skip_step':
     case 'withhold_result':
     case 'count_as_done':
-      return { action: 'end', outcome: ok(makeValue(INSTEAD[deed.do](step))) };
+      return { action: 'end', outcome: ok(makeValue(INSTEAD[instruction.do](step))) };
   }
 }
 
@@ -436,9 +445,9 @@ async function raiseEvent(
   }
   const fault = event.name === 'limit' && 'fault' in flowEvent ? flowEvent.fault : undefined;
   const situation = await situationOf(thread, event, name, fault);
-  const deed = await consult(thread, { ...situation, open, required: step.required });
+  const instruction = await consult(thread, { ...situation, open, required: step.required });
   await journal.catchUp();
-  return carryOut(thread, deed, event, name);
+  return carryOut(thread, instruction, event, name);
 }
 
 /** Returns the open call of a checkpoint. Before the step it has no result. */
@@ -491,8 +500,8 @@ export async function raiseError(
   if (!startedAt(thread.hooks, situation)) {
     thread.journal.note({ type: typeOf(error), data: { code: error.code, detail: error.detail } });
   }
-  const deed = await consult(thread, situation);
-  if (deed.do !== 'tell_error') return carryOut(thread, deed, event, step);
+  const instruction = await consult(thread, situation);
+  if (instruction.do !== 'tell_error') return carryOut(thread, instruction, event, step);
   const from = descriptorOfFault(error);
   if (!isTold) tell(thread, `[harness] ${error.detail.message}`, undefined, from);
   return undefined;
@@ -519,8 +528,8 @@ async function warn(thread: Thread, warnings: readonly WarningEvent[]): Promise<
     if (event.limit !== 'context') thread.budget.warned.add(markKey(event));
     const situation = await situationOf(thread, event, event.code);
     if (!startedAt(thread.hooks, situation)) thread.journal.note({ type: 'warning', data: event });
-    const deed = await consult(thread, situation);
-    carryOut(thread, deed, event, event.code);
+    const instruction = await consult(thread, situation);
+    carryOut(thread, instruction, event, event.code);
     if (thread.control.ending) return;
   }
 }

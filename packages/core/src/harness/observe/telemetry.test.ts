@@ -136,7 +136,7 @@ const RUN: readonly JournalEvent[] = [
       directive: 'judge',
       event: 'error',
       step: 'canary',
-      deed: 'tell_error',
+      decision: 'tell_error',
       notes: {},
       duration_ms: 3,
       fired: [],

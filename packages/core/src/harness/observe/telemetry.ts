@@ -145,11 +145,11 @@ function endCall(own: Open, { call_id: id, content, is_error }: ToolResult): voi
 }
 
 /** Adds the span of a hook at its end. The duration determines its start. */
-function hook(own: Open, { directive, event, deed, duration_ms }: HookAnswered, ended: number) {
+function hook(own: Open, { directive, event, decision, duration_ms }: HookAnswered, ended: number) {
   const attributes = {
     'kernmantle.hook.directive': directive,
     'kernmantle.hook.event': event,
-    'kernmantle.hook.deed': deed,
+    'kernmantle.hook.decision': decision,
   };
   const startTime = ended - duration_ms;
   startChild(`hook ${directive}`, inTurn(own), { attributes, startTime }).end(ended);

@@ -404,7 +404,7 @@ export async function resumeLeasedThread(
     const message = `thread \`${id}\` has ended: ${row.status}`;
     return await releaseUnstarted(ports, held, fail('thread_ended', message), {});
   }
-  const told = await ports.store.signals(id, held.heard);
+  const told = await ports.store.signals(id, held.acknowledged);
   if (!told.ok) return await releaseUnstarted(ports, held, told);
   if (row.kind === 'hook') return ok(await leaveToServed(ports, held, told.output.length > 0));
   const staysPaused = row.status === 'paused' && told.output.every(keepsPause);

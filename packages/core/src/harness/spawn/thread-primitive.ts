@@ -39,7 +39,7 @@ interface ThreadPorts {
 }
 
 type Answered = Promise<Outcome<Answer>>;
-type Act = (asker: Asker, parameters: JsonObject, config: JsonObject) => Answered;
+type ThreadCommand = (asker: Asker, parameters: JsonObject, config: JsonObject) => Answered;
 
 const countIn = (parameters: JsonObject, name: string, fallback: number): number => {
   const value = getOwn(parameters, name);
@@ -119,7 +119,7 @@ const NO_HANDLES = fail('permission_denied', 'a client without handles cannot st
   missing: 'handle',
 });
 
-const spawn: Act = async (asker, parameters, config) => {
+const spawn: ThreadCommand = async (asker, parameters, config) => {
   const { thread, verify } = asker;
   const right = verify({ capability: 'spawn.thread' });
   if (!right.ok) return right;
@@ -167,7 +167,7 @@ async function waitThread(asker: Asker, id: string, ms: number): Answered {
   return waited.ok ? ok(waited.output[0] ?? { output: null, marks: EMPTY }) : waited;
 }
 
-const waitAll: Act = async (asker, parameters) => {
+const waitAll: ThreadCommand = async (asker, parameters) => {
   const ids = (getOwn(parameters, 'thread_ids') ?? []) as string[];
   const ms = waitIn(asker, parameters, ['timeout_ms'], DEFAULT_WAIT_MS);
   const waited = await waitThreads(asker, ids, ms);
@@ -179,7 +179,7 @@ const waitAll: Act = async (asker, parameters) => {
 };
 
 const events =
-  (count: string, fallback: number, capability: 'thread.read' | 'registry.read'): Act =>
+  (count: string, fallback: number, capability: 'thread.read' | 'registry.read'): ThreadCommand =>
   (asker, parameters) => {
     const after = countIn(parameters, 'after', Number.NaN);
     const range = {
@@ -189,7 +189,7 @@ const events =
     return threadEvents(asker, idOf(parameters), range, capability);
   };
 
-const REGISTRY: Readonly<Record<string, Act>> = {
+const REGISTRY: Readonly<Record<string, ThreadCommand>> = {
   get_status: (asker, parameters) => threadStatus(asker, idOf(parameters), 'registry.read'),
   query: queryThreads,
   get_events: events('limit', 50, 'registry.read'),
@@ -198,7 +198,7 @@ const REGISTRY: Readonly<Record<string, Act>> = {
   log_event: logEvent,
 };
 
-const registry: Act = async (asker, parameters, config) => {
+const registry: ThreadCommand = async (asker, parameters, config) => {
   const name = plainText(parameters.action);
   const act = Object.hasOwn(REGISTRY, name) ? REGISTRY[name] : undefined;
   return act
@@ -207,7 +207,7 @@ const registry: Act = async (asker, parameters, config) => {
 };
 
 const steering =
-  (kind: Wish): Act =>
+  (kind: Wish): ThreadCommand =>
   (asker, parameters) => {
     const reason = textIn(parameters, 'reason');
     const content = textIn(parameters, 'content') ?? textIn(parameters, 'inject_message');
@@ -233,7 +233,7 @@ const ACTS = {
   kill: steering('kill'),
   resume: (asker, parameters) =>
     resume(asker, idOf(parameters), textIn(parameters, 'inject_message') ?? ''),
-} satisfies Record<string, Act>;
+} satisfies Record<string, ThreadCommand>;
 export type ThreadFunction = keyof typeof ACTS;
 
 const wordIn = (value: Json | undefined): string => plainText(value ?? '');
@@ -294,7 +294,7 @@ export function createThreadPrimitive(ports: ThreadPorts): Primitive {
     name: 'thread',
     async run(call): Promise<Outcome<PrimitiveResult>> {
       const name = plainText(call.config.function);
-      const act = Object.entries<Act>(ACTS).find(([key]) => key === name)?.[1];
+      const act = Object.entries<ThreadCommand>(ACTS).find(([key]) => key === name)?.[1];
       if (!act) {
         const hint = suggestion(name, Object.keys(ACTS));
         return fail('config_invalid', `thread function \`${name}\` not found${hint}`, {

@@ -192,7 +192,7 @@ export function handleSignals(thread: SignalReceiver): Ending | undefined {
   if (control.leaving) return control.leaving;
   for (const signal of journal.signals()) {
     const events = isPast(signal, thread) ? [] : eventsOf(thread, signal);
-    journal.heard(signal.number);
+    journal.acknowledge(signal.number);
     if (events.length === 0) continue;
     journal.note(events);
     for (const event of events) addToConversation(thread, event);

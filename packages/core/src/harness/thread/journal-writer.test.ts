@@ -164,7 +164,7 @@ test('signals come with the answer, wait until they are obeyed, and come once', 
   must(await store.signal({ ...message, key: 'b' }));
   await journal.listen();
   expect(journal.signals().map(({ key }) => key)).toEqual(['a', 'b']);
-  journal.heard(1);
+  journal.acknowledge(1);
   journal.note(said('b'));
   await journal.flush();
   expect(journal.signals().map(({ key }) => key)).toEqual(['b']);
@@ -177,7 +177,7 @@ test('a park that something crosses is refused with it, and the next one holds',
   const crossed = await journal.commit([], park);
   expect(crossed).toMatchObject({ ok: false, error: { code: 'signalled' } });
   expect(journal.signals()).toHaveLength(1);
-  journal.heard(1);
+  journal.acknowledge(1);
   must(await journal.commit([], park));
   expect(must(await store.thread(ID)).status).toBe('waiting');
 });

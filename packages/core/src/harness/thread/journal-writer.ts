@@ -131,8 +131,8 @@ export class JournalWriter {
   readonly #ports: WriterPorts;
   readonly #heardBefore: number;
   #seq: number;
-  #heard: number;
-  #told: number;
+  #acknowledged: number;
+  #delivered: number;
   #keys = 0;
   #deadline: number;
   #answered: number;
@@ -156,9 +156,9 @@ export class JournalWriter {
     this.turn = turn;
     this.#ports = ports;
     this.#seq = held.row.seq;
-    this.#heard = held.heard;
-    this.#told = held.heard;
-    this.#heardBefore = held.heard;
+    this.#acknowledged = held.acknowledged;
+    this.#delivered = held.acknowledged;
+    this.#heardBefore = held.acknowledged;
     this.#deadline = since + held.lease_ms;
     this.#answered = since;
   }
@@ -235,9 +235,9 @@ export class JournalWriter {
   }
 
   /** Acknowledges all signals up to this number, in the next commit. */
-  heard(number: number): void {
-    this.#heard = Math.max(this.#heard, number);
-    this.#inbox = this.#inbox.filter((signal) => signal.number > this.#heard);
+  acknowledge(number: number): void {
+    this.#acknowledged = Math.max(this.#acknowledged, number);
+    this.#inbox = this.#inbox.filter((signal) => signal.number > this.#acknowledged);
   }
 
   /** Handles an answer about the lease that came without a commit. `undefined`: the lease is lost. */
@@ -256,7 +256,7 @@ export class JournalWriter {
 
   /** Reads new signals, after a notification that there are some. */
   async listen(): Promise<void> {
-    const signals = await this.#ports.store.signals(this.thread, this.#told);
+    const signals = await this.#ports.store.signals(this.thread, this.#delivered);
     if (signals.ok) this.#hear(signals.output);
   }
 
@@ -336,11 +336,11 @@ export class JournalWriter {
 
   #hear(signals: readonly Signal[]): void {
     if (signals.length === 0) return;
-    const fresh = signals.filter(({ number }) => number > this.#told);
+    const fresh = signals.filter(({ number }) => number > this.#delivered);
     const last = fresh.at(-1);
     if (!last) return;
     this.#inbox = [...this.#inbox, ...fresh];
-    this.#told = last.number;
+    this.#delivered = last.number;
     this.#ports.alarmed();
   }
 
@@ -375,7 +375,7 @@ export class JournalWriter {
     const expect: Commit['expect'] = { seq: this.#seq, epoch: this.epoch };
     if (quiet) expect.quiet = quiet;
     const commit: Commit = { ...plain, expect, events: [first, ...rest] };
-    if (this.#heard > this.#heardBefore) commit.heard = this.#heard;
+    if (this.#acknowledged > this.#heardBefore) commit.acknowledged = this.#acknowledged;
     if (back ?? use) commit.use = [...(back ?? []), ...(use ?? [])];
     const rows = this.#rows;
     if (rows.length > 0) {

@@ -13,11 +13,11 @@ interface RequestFacts {
   charged: Amounts;
 }
 
-export type Asked = Pick<Talk, 'model' | 'price'>;
+export type AuditedModel = Pick<Talk, 'model' | 'price'>;
 
 export function requestRow(
   { id, item }: Lineage,
-  { model, price }: Asked,
+  { model, price }: AuditedModel,
   { outcome, reply, charged }: RequestFacts,
 ): Omit<AuditRow, 'time'> {
   const { tokens = 0n, input_tokens = 0n, output_tokens = 0n, spend = 0n } = charged;

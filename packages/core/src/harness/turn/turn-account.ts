@@ -35,7 +35,7 @@ import { badArgumentsResult, discardedLine } from '../thread/prompt.ts';
 import { addToConversation } from '../thread/talk.ts';
 import type { CalledOff, Talk, Thread } from '../thread/thread.ts';
 import { toolBytes } from './ask-model.ts';
-import { type Asked, requestRow } from './audit.ts';
+import { type AuditedModel, requestRow } from './audit.ts';
 import { type NextMove, nextMove, nextTries, type Tries } from './retry-turn.ts';
 import { limitsWithin, whenThereIsRoom } from './wait-for-budget.ts';
 
@@ -156,7 +156,7 @@ function retryEvents(
     : [{ type: 'model_fallback', data: { to: model, because } }, retry];
 }
 
-function closing(end: TurnEnd, charged: Amounts, { model: { model } }: Asked, cost: Cost) {
+function closing(end: TurnEnd, charged: Amounts, { model: { model } }: AuditedModel, cost: Cost) {
   const { tokens = 0n, spend = 0n, input_tokens = 0n, output_tokens = 0n } = charged;
   const sums = {
     model,
@@ -195,7 +195,7 @@ export class TurnAccount {
   /** Events of a reply that is recorded while hooks decide about it. */
   #kept: readonly JournalEvent[] | undefined;
   /** Model of the request. The thread can have switched to another one since. */
-  #asked: Asked;
+  #asked: AuditedModel;
 
   constructor(thread: Thread, tries: Tries) {
     this.#thread = thread;

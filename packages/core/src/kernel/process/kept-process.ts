@@ -49,7 +49,7 @@ interface KeptProcessEnd {
   readonly how: string;
   /** True if it ended by itself. */
   readonly isOwn: boolean;
-  readonly setAside: SetAside;
+  readonly quarantined: SetAside;
 }
 
 const MAX_ERROR_TEXT = 8 * 1024;
@@ -104,7 +104,7 @@ async function tidied(
   return {
     how: stoppedFor ? `was ended: it used too ${TOO[stoppedFor]}` : howItEnded(ended),
     isOwn,
-    setAside: launch.cleanUp?.() ?? NO_FILES,
+    quarantined: launch.cleanUp?.() ?? NO_FILES,
   };
 }
 

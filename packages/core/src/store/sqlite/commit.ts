@@ -34,7 +34,7 @@ import {
   type Registry,
 } from './threads.ts';
 
-const ROW = `SELECT number, root, depth, seq, epoch, status, lease_until, wakes, heard
+const ROW = `SELECT number, root, depth, seq, epoch, status, lease_until, wakes, acknowledged
   FROM threads WHERE id = ?`;
 
 // Most commits change only these columns. They have no index.
@@ -46,7 +46,7 @@ function writeFenced(
   connection: Connection,
   row: FenceRow,
   { commit, cost }: CommitText,
-  { seq, status, heard, release }: RowChange,
+  { seq, status, acknowledged, release }: RowChange,
   budget: string | undefined,
   now: number,
 ): FenceRow {
@@ -60,16 +60,16 @@ function writeFenced(
     sql += ', items = ?';
     values.push(commit.items);
   }
-  if (heard !== row.heard) {
-    sql += ', heard = ?';
-    values.push(heard);
+  if (acknowledged !== row.acknowledged) {
+    sql += ', acknowledged = ?';
+    values.push(acknowledged);
   }
   if (release) {
     sql += ', owner = NULL, lease_until = NULL, queued = ?';
     values.push(release.queued);
   }
   connection.run(`${sql} WHERE number = ?`, ...values, row.number);
-  return { ...row, seq, status, heard, lease_until: release ? null : row.lease_until };
+  return { ...row, seq, status, acknowledged, lease_until: release ? null : row.lease_until };
 }
 
 const NO_USES = ok([]);

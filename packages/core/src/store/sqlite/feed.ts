@@ -7,7 +7,7 @@ import type { HeldThreads } from './leased-thread.ts';
 
 const ALL = 'SELECT id AS thread, seq, status FROM threads';
 const LISTED = `${ALL} WHERE id IN (SELECT value FROM json_each(?))`;
-const CALLED = 'SELECT id FROM threads WHERE wakes > heard';
+const CALLED = 'SELECT id FROM threads WHERE wakes > acknowledged';
 const SENT =
   'SELECT thread, number, kind FROM signals WHERE thread = ? AND number > ? ORDER BY number';
 

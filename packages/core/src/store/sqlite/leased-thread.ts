@@ -14,7 +14,7 @@ export interface CachedLease {
   epoch: number;
   chain: readonly string[];
   /** Number of the last signal that was delivered. */
-  told: number;
+  delivered: number;
   /** Number of the last signal for which listeners were called. */
   announced: number;
   /** The nearest revoked thread of the chain at version `asOf`. */
@@ -40,13 +40,21 @@ export function createHeldThreads(connection: Connection) {
 
   return {
     get: (thread: string): CachedLease | undefined => all.get(thread),
-    /** Adds an entry. `heard`: last acknowledged signal. `wakes`: last sent signal. */
+    /** Adds an entry. `acknowledged`: last acknowledged signal. `wakes`: last sent signal. */
     add(
       thread: string,
-      facts: { epoch: number; chain: readonly string[]; heard: number; wakes: number },
+      facts: { epoch: number; chain: readonly string[]; acknowledged: number; wakes: number },
     ): CachedLease {
-      const { epoch, chain, heard: told, wakes: announced } = facts;
-      const entry = { epoch, chain, told, announced, revoked: undefined, asOf: -1, rowAsOf: -1 };
+      const { epoch, chain, acknowledged: delivered, wakes: announced } = facts;
+      const entry = {
+        epoch,
+        chain,
+        delivered,
+        announced,
+        revoked: undefined,
+        asOf: -1,
+        rowAsOf: -1,
+      };
       all.set(thread, entry);
       return entry;
     },
@@ -55,11 +63,11 @@ export function createHeldThreads(connection: Connection) {
       if (all.get(thread)?.epoch === epoch) all.delete(thread);
     },
     markDelivered(entry: CachedLease, to: number): void {
-      const before = entry.told;
+      const before = entry.delivered;
       if (to <= before) return;
-      entry.told = to;
+      entry.delivered = to;
       connection.afterRollback(() => {
-        entry.told = before;
+        entry.delivered = before;
       });
     },
     /** Returns the nearest revoked thread of the chain. A leased thread caches it. */

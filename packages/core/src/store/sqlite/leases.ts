@@ -26,7 +26,7 @@ const RENEW = `UPDATE threads SET lease_until = ?1 WHERE owner IS NOT NULL AND (
   (SELECT value ->> 0, value ->> 1 FROM json_each(?2)) RETURNING id, epoch, wakes`;
 // A thread that is released with a pending signal is queued, as by a commit. `?1`: time of `again`.
 const RELEASE = `UPDATE threads SET owner = NULL, lease_until = NULL, queued = CASE
-    WHEN status IN (${ENDED}) THEN NULL WHEN ?1 IS NOT NULL THEN ?1 WHEN wakes > heard THEN ?2 END
+    WHEN status IN (${ENDED}) THEN NULL WHEN ?1 IS NOT NULL THEN ?1 WHEN wakes > acknowledged THEN ?2 END
   WHERE id = ?3 AND epoch = ?4 AND owner IS NOT NULL RETURNING queued`;
 const takeable = byLength(
   (places) =>

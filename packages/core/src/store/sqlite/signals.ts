@@ -1,5 +1,5 @@
 // Sends and reads signals. A signal raises `wakes` of its thread and gets that number, so the numbers have
-// no gaps, and a thread has a pending signal if `wakes > heard`. A thread without a lease is queued in the
+// no gaps, and a thread has a pending signal if `wakes > acknowledged`. A thread without a lease is queued in the
 // same commit, so no signal is lost.
 import { fail, type Outcome, ok } from '../../base/index.ts';
 import { type SignalText, signalPayload } from '../encode.ts';
@@ -61,8 +61,8 @@ export function undelivered(
   lease: CachedLease,
   wakes: number,
 ): readonly Signal[] {
-  if (wakes <= lease.told) return NOTHING;
-  const signals = signalsAfter(connection, thread, lease.told);
-  leases.markDelivered(lease, signals.at(-1)?.number ?? lease.told);
+  if (wakes <= lease.delivered) return NOTHING;
+  const signals = signalsAfter(connection, thread, lease.delivered);
+  leases.markDelivered(lease, signals.at(-1)?.number ?? lease.delivered);
   return signals;
 }

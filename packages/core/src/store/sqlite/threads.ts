@@ -60,14 +60,14 @@ interface FoundRow extends SummaryRow {
   inputs: string;
   result: string | null;
   wakes: number;
-  heard: number;
+  acknowledged: number;
 }
 
-const FIND = `SELECT ${SUMMARY}, chain, limits, inputs, result, wakes, heard
+const FIND = `SELECT ${SUMMARY}, chain, limits, inputs, result, wakes, acknowledged
   FROM threads JOIN thread_data ON thread = id WHERE id = ?`;
 
 function toRow({ held: leases }: Registry, row: FoundRow): ThreadRow {
-  const { chain: text, limits, inputs, result, wakes: _, heard: _1, ...summary } = row;
+  const { chain: text, limits, inputs, result, wakes: _, acknowledged: _1, ...summary } = row;
   const chain: string[] = JSON.parse(text);
   const revoked = leases.revokedIn(chain);
   return {
@@ -101,15 +101,15 @@ export function holdThread(registry: Registry, id: string, now: number): Outcome
   const { connection, held: leases, accounts } = registry;
   const row = connection.get<FoundRow>(FIND, id);
   if (!row) return noThread(id);
-  const { heard, wakes } = row;
+  const { acknowledged, wakes } = row;
   const threadRow = toRow(registry, row);
   const { epoch, chain, lease_until } = threadRow;
   if (lease_until !== undefined) {
-    connection.afterCommit(() => void leases.add(id, { epoch, chain, heard, wakes }));
+    connection.afterCommit(() => void leases.add(id, { epoch, chain, acknowledged, wakes }));
   }
   const lease_ms = lease_until === undefined ? 0 : lease_until - now;
   const open = accounts.openOf(id);
-  return ok({ thread: id, epoch, row: threadRow, heard, lease_ms, open });
+  return ok({ thread: id, epoch, row: threadRow, acknowledged, lease_ms, open });
 }
 
 export function chainOf(connection: Connection, id: string): readonly string[] {

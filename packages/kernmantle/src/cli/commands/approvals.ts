@@ -16,7 +16,7 @@ import {
 import { approvalDigest, choicesFor, decideApproval, STANDS_STILL } from '@kernmantle/core/runtime';
 import type { Approval, Decision, Store } from '@kernmantle/core/store';
 import { asList, asText, type CommandCall, type CommandRun } from '../command.ts';
-import { speaker } from '../project.ts';
+import { commandActor } from '../project.ts';
 import { type Terminal, valueText, visible } from '../terminal/terminal.ts';
 import { howToGoOn } from '../threads/follow-queued.ts';
 import { countOption, withRegistry } from '../threads/open-threads.ts';
@@ -42,7 +42,7 @@ function command(
     if (!input.ok) return input;
     return await withRegistry(call, async ({ store }) => {
       const id = asText(args[0]) ?? '';
-      const decision = { ...input.output, by: speaker(call) };
+      const decision = { ...input.output, by: commandActor(call) };
       const result = await decideApproval(store, id, decision, isWords);
       const done = !result.ok && result.error.code === 'invalid_input' ? asUsage(result) : result;
       const thread = done.ok ? (done.output.thread ?? '') : '';

@@ -3,7 +3,7 @@ import { ok } from '@kernmantle/core/base';
 import type { CatalogEntry } from '@kernmantle/core/items';
 import { noted, personAuditRow } from '@kernmantle/core/runtime';
 import { asText } from '../command.ts';
-import { inProject, speaker } from '../project.ts';
+import { commandActor, inProject } from '../project.ts';
 import { visible } from '../terminal/terminal.ts';
 
 /** Parses `npm:NAME`, the address of a git repository, or a folder. */
@@ -23,7 +23,7 @@ export const addCatalog = inProject(async (runtime, call) => {
   const { args, options, terminal } = call;
   const entry = entryOf(asText(args[0]) ?? '', asText(options.name));
   const level = options.user === true ? 'user' : 'project';
-  const row = personAuditRow(speaker(call), 'catalog:add', entry.name);
+  const row = personAuditRow(commandActor(call), 'catalog:add', entry.name);
   const added = noted(runtime, row, await runtime.catalogs.add(entry, level));
   return terminal.finish(added, ({ name, items = 0 }) => {
     terminal.out(`added ${name}: ${items} items`);

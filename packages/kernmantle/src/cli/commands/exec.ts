@@ -18,7 +18,7 @@ import {
 import type { Library } from '@kernmantle/core/items';
 import { type Runtime, signFiles } from '@kernmantle/core/runtime';
 import { asList, asText, type CommandRun } from '../command.ts';
-import { speaker, withRuntime } from '../project.ts';
+import { commandActor, withRuntime } from '../project.ts';
 import { confirm, interruptible, type Terminal, visible } from '../terminal/terminal.ts';
 
 /** Returns true if the item declares this parameter as text. */
@@ -112,7 +112,7 @@ async function signsNow(result: Outcome<Json>, runtime: Runtime, terminal: Termi
   const { file } = match.output;
   terminal.note(`tool \`${match.output.id}\` is not signed: ${visible(file)}`);
   if (!(await confirm(terminal, 'sign it with your key and continue?'))) return false;
-  const signed = signFiles(runtime, [file], speaker({ terminal }));
+  const signed = signFiles(runtime, [file], commandActor({ terminal }));
   if (!signed.ok) terminal.note(visible(signed.error.detail.message));
   return signed.ok;
 }
@@ -145,7 +145,7 @@ export const run: CommandRun = async (call) => {
       const person = terminal.isInteractive
         ? (await import('../threads/ask-person.ts')).personAt(terminal, signal)
         : undefined;
-      const name = speaker(call).who;
+      const name = commandActor(call).who;
       const options = { surface, name, signal, ...(person && { person }) };
       const execute = () => runtime.call('execute', request, options);
       const first = await execute();

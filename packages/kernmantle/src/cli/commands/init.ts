@@ -7,7 +7,7 @@ import { errnoOf, fail, messageOf, type Outcome, ok, systemRandom } from '@kernm
 import { giveProjectId } from '@kernmantle/core/items';
 import { BUNDLE, signFiles } from '@kernmantle/core/runtime';
 import { asText, type CommandRun } from '../command.ts';
-import { openRuntime, speaker } from '../project.ts';
+import { commandActor, openRuntime } from '../project.ts';
 
 const TEMPLATE = join(BUNDLE, 'init');
 /** npm renames a packed `.gitignore`, so the template spells it without the dot. */
@@ -66,7 +66,7 @@ export const run: CommandRun = async ({ args, options, terminal }) => {
   const signed = signFiles(
     runtime.output,
     items.map((name) => join(runtime.output.project, name)),
-    speaker({ terminal }),
+    commandActor({ terminal }),
   );
   await runtime.output.close();
   if (!signed.ok) return signed;

@@ -1,6 +1,6 @@
 import { compact, fail, getOwn, isObject, type JsonObject, plainText } from '@kernmantle/core/base';
 import { asList, asText } from '../command.ts';
-import { inProject, speaker } from '../project.ts';
+import { commandActor, inProject } from '../project.ts';
 import { type Terminal, valueText, visible } from '../terminal/terminal.ts';
 
 export const searchItems = inProject(async (runtime, call) => {
@@ -20,7 +20,7 @@ export const searchItems = inProject(async (runtime, call) => {
   });
   const result = await runtime.call('search', request, {
     surface: 'cli',
-    name: speaker(call).who,
+    name: commandActor(call).who,
   });
   return terminal.finish(result, (output) => {
     const listed = getOwn(output, 'items');
@@ -85,7 +85,7 @@ export const showOneItem = inProject(async (runtime, call) => {
   });
   const loaded = await runtime.call('load', request, {
     surface: 'cli',
-    name: speaker(call).who,
+    name: commandActor(call).who,
   });
   return terminal.finish(loaded, (output) => {
     const [item, body] = [getOwn(output, 'item'), getOwn(output, 'body')];

@@ -24,7 +24,7 @@ import {
 } from '@kernmantle/core/runtime';
 import type { Store } from '@kernmantle/core/store';
 import { asList, asText, type CommandCall, type CommandRun, type Ending } from '../command.ts';
-import { speaker } from '../project.ts';
+import { commandActor } from '../project.ts';
 import type { Terminal } from '../terminal/terminal.ts';
 import { answerBelow, answerHere, personAt } from '../threads/ask-person.ts';
 import {
@@ -187,7 +187,7 @@ async function answered(
   let outcome = first;
   while (outcome.ok && outcome.output.status === 'waiting' && !signal.aborted) {
     const { thread_id } = outcome.output;
-    if (!(await answerHere(store, thread_id, person, speaker(call)))) break;
+    if (!(await answerHere(store, thread_id, person, commandActor(call)))) break;
     // In a shared store the answer has queued the thread for a worker.
     outcome = await (store.fleet ? threads.resumeAnywhere : threads.resume)(thread_id, signal);
   }
@@ -271,7 +271,7 @@ async function followOne(
   const view = createRunView(terminal);
   const { usageCodes: codes = [] } = follow;
   const queued: Queued = {};
-  const below = answerBelow(terminal, speaker(call));
+  const below = answerBelow(terminal, commandActor(call));
   let threads: Threads | undefined;
   try {
     return await withThreads(
@@ -285,7 +285,7 @@ async function followOne(
         await view.begin(store, thread === '' ? undefined : thread);
         if (store.fleet)
           return await followOnWorker(call, follow, access, { view, thread, queued });
-        const interrupts = listenForInterrupts(view, store, speaker(call));
+        const interrupts = listenForInterrupts(view, store, commandActor(call));
         const first = await follow.start(access, interrupts.signal, thread);
         const done = await answered(call, access, first, interrupts.signal);
         below.close();
@@ -359,7 +359,7 @@ function requestOf(call: CommandCall, library?: Library): Outcome<RunRequest> {
       limits: limits.output,
       stream: options.stream === true ? true : undefined,
       plan: options.plan === true ? (isCheck ? 'check' : true) : undefined,
-      by: { who: speaker(call).who, surface: 'cli' },
+      by: { who: commandActor(call).who, surface: 'cli' },
     }),
   );
 }

@@ -4,7 +4,7 @@ import { EXIT, ok } from '@kernmantle/core/base';
 import { type SignatureState, verifyItem } from '@kernmantle/core/items';
 import { noted, personAuditRow, signFiles } from '@kernmantle/core/runtime';
 import { asList } from '../command.ts';
-import { inProject, speaker } from '../project.ts';
+import { commandActor, inProject } from '../project.ts';
 import { type Colour, visible } from '../terminal/terminal.ts';
 
 /** Shows only public keys. The private key never leaves its file. */
@@ -14,7 +14,7 @@ export const showKeys = inProject(async (runtime, call) => {
   const isNew = before.ok && !before.output.some(({ name }) => name === 'signing');
   const signing = runtime.keys.signingKey();
   const row = personAuditRow(
-    speaker(call),
+    commandActor(call),
     'keys',
     signing.ok ? signing.output.id : '',
     'made a key',
@@ -33,7 +33,7 @@ export const showKeys = inProject(async (runtime, call) => {
 export const signItems = inProject(async (runtime, call) => {
   const { args, terminal } = call;
   const files = asList(args[0]).map((file) => resolve(terminal.cwd, file));
-  const signed = signFiles(runtime, files, speaker(call));
+  const signed = signFiles(runtime, files, commandActor(call));
   if (!signed.ok) return signed;
   const rows = signed.output.map(({ file, statement }) => ({
     file: relative(terminal.cwd, file),

@@ -2,7 +2,7 @@ import { compact, ok } from '@kernmantle/core/base';
 import { noted, personAuditRow } from '@kernmantle/core/runtime';
 import { keyIdOf } from '@kernmantle/core/trust';
 import { asText } from '../command.ts';
-import { inProject, speaker } from '../project.ts';
+import { commandActor, inProject } from '../project.ts';
 import { visible } from '../terminal/terminal.ts';
 
 const listOf = (text: string | undefined): string[] | undefined =>
@@ -26,7 +26,7 @@ export const addTrust = inProject(async (runtime, call) => {
       expires: asText(options.expires),
     }),
   );
-  const row = personAuditRow(speaker(call), 'trust:add', id.output, asText(options.name));
+  const row = personAuditRow(commandActor(call), 'trust:add', id.output, asText(options.name));
   const added = noted(runtime, row, tried);
   const result = added.ok ? ok({ id: id.output }) : added;
   return terminal.finish(result, (done) => terminal.out(`trusted ${done.id}`));
@@ -52,7 +52,7 @@ export const listTrust = inProject(async (runtime, { terminal }) => {
 export const revokeTrust = inProject(async (runtime, call) => {
   const { args, terminal } = call;
   const id = asText(args[0]) ?? '';
-  const row = personAuditRow(speaker(call), 'trust:revoke', id);
+  const row = personAuditRow(commandActor(call), 'trust:revoke', id);
   const revoked = noted(runtime, row, runtime.trustStore.revoke(id));
   return terminal.finish(revoked.ok ? ok({ id }) : revoked, () =>
     terminal.out(`revoked ${id}; items it signed are refused from now on`),

@@ -20,7 +20,7 @@ import { BUNDLE, type Runtime, signFiles } from '@kernmantle/core/runtime';
 import type { CommandCall, CommandRun, Ending } from '../command.ts';
 import { portOf } from '../commands/server-options.ts';
 import { servePage } from '../commands/web/serve.ts';
-import { openRuntime, speaker } from '../project.ts';
+import { commandActor, openRuntime } from '../project.ts';
 import type { Terminal } from '../terminal/terminal.ts';
 import { showKernel } from './kernel-part.ts';
 import { patientModel } from './patient-model.ts';
@@ -96,7 +96,7 @@ async function prepare(
   const signed = signFiles(
     runtime,
     SIGNED.map((file) => join(project, file)),
-    speaker({ terminal }),
+    commandActor({ terminal }),
   );
   if (!signed.ok) return signed;
   await runtime.close();

@@ -23,7 +23,7 @@ import {
 import { RunForm } from './run-form.tsx';
 import { SignatureMark } from './signature-mark.tsx';
 
-function Part(props: { title: string; count?: number; children: ComponentChildren }) {
+function Section(props: { title: string; count?: number; children: ComponentChildren }) {
   const { title, children } = props;
   return (
     <div class="part">
@@ -40,7 +40,7 @@ function Lines(props: { title: string; lines: readonly OriginLine[]; isShort?: b
   const { title, lines, isShort = false } = props;
   if (lines.length === 0) return null;
   return (
-    <Part title={title} count={lines.length}>
+    <Section title={title} count={lines.length}>
       <ul class={`lines ${isShort ? 'short' : ''}`}>
         {lines.map(({ name, detail, from }, index) => (
           <li key={index}>
@@ -50,7 +50,7 @@ function Lines(props: { title: string; lines: readonly OriginLine[]; isShort?: b
           </li>
         ))}
       </ul>
-    </Part>
+    </Section>
   );
 }
 
@@ -78,13 +78,13 @@ function ToolLine({ tool }: { tool: ReachedTool }) {
 function Tools({ title, tools }: { title: string; tools: readonly ReachedTool[] }) {
   if (tools.length === 0) return null;
   return (
-    <Part title={title} count={tools.length}>
+    <Section title={title} count={tools.length}>
       <ul class="lines tools">
         {tools.map((tool) => (
           <ToolLine key={tool.id} tool={tool} />
         ))}
       </ul>
-    </Part>
+    </Section>
   );
 }
 
@@ -96,7 +96,7 @@ const wordIn = (data: DataObject, name: string): string => {
 function Limits({ view }: { view: ItemView }) {
   if (view.limits.length === 0) return null;
   return (
-    <Part title="Limits" count={view.limits.length}>
+    <Section title="Limits" count={view.limits.length}>
       <ul class="lines short">
         {view.limits.map(({ name, max, from = '' }) => (
           <li key={name}>
@@ -106,25 +106,25 @@ function Limits({ view }: { view: ItemView }) {
           </li>
         ))}
       </ul>
-    </Part>
+    </Section>
   );
 }
 
 function Runs({ view, id }: { view: ItemView; id: string }) {
   return (
-    <Part title="Runs">
+    <Section title="Runs">
       <Link to={`/?directive=${encodeURIComponent(id)}`} class="to">
         {count(view.runs)} {view.runs === 1 ? 'run' : 'runs'}
       </Link>
       {view.denied > 0 ? <span class="bad">, {count(view.denied)} denied</span> : null}
-    </Part>
+    </Section>
   );
 }
 
 function Missing({ missing }: { missing: readonly string[] }) {
   if (missing.length === 0) return null;
   return (
-    <Part title="Cannot run">
+    <Section title="Cannot run">
       <ul class="lines">
         {missing.map((text) => (
           <li key={text}>
@@ -132,7 +132,7 @@ function Missing({ missing }: { missing: readonly string[] }) {
           </li>
         ))}
       </ul>
-    </Part>
+    </Section>
   );
 }
 
@@ -161,17 +161,17 @@ function Parts({ kind, id, view }: { kind: string; id: string; view: ItemView })
       />
       {isTool ? <Lines title="Allowed callers" lines={about.surfaces} /> : null}
       {about.requires.length > 0 ? (
-        <Part title="Requires">
+        <Section title="Requires">
           <ForeignText text={about.requires.join(', ')} class="mono" />
-        </Part>
+        </Section>
       ) : null}
       {about.chain.length > 0 ? (
-        <Part title="Chain">
+        <Section title="Chain">
           <ForeignText text={about.chain.join(' → ')} class="mono" />
-        </Part>
+        </Section>
       ) : null}
       {view.steps.length > 0 ? (
-        <Part title="Process" count={view.steps.length}>
+        <Section title="Process" count={view.steps.length}>
           <ol class="steps">
             {view.steps.map((step, index) => (
               <li key={index}>
@@ -179,14 +179,14 @@ function Parts({ kind, id, view }: { kind: string; id: string; view: ItemView })
               </li>
             ))}
           </ol>
-        </Part>
+        </Section>
       ) : null}
       {kind === 'directive' ? <Runs view={view} id={id} /> : null}
       {view.body ? (
-        <Part title="File">
+        <Section title="File">
           {view.file === undefined ? null : <ForeignText text={view.file} class="mono faint" />}
           <PiecesView first={view.body} load={load} author="current file" />
-        </Part>
+        </Section>
       ) : null}
     </>
   );

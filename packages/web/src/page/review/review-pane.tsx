@@ -182,7 +182,7 @@ const Ladder = ({ gates }: { gates: readonly Gate[] }) => (
 /** True if the reason comes from a guard, which is a fact. Other reasons come from the requester. */
 const isGuards = ({ approval }: ApprovalReview): boolean => approval.kind === 'call';
 
-function Asked({ review }: { review: ApprovalReview }) {
+function RuleReason({ review }: { review: ApprovalReview }) {
   const { approval } = review;
   const because = isGuards(review) ? review.because : undefined;
   if (approval.rule === undefined && because === undefined) return null;
@@ -295,7 +295,7 @@ function Review(props: {
             {...(approval.shown.action !== 'ask' && { author: 'The model asks' })}
           />
         )}
-        <Asked review={review} />
+        <RuleReason review={review} />
         <ReviewFacts review={review} />
         {diff === undefined || diff === '' ? null : (
           <div class="sect">

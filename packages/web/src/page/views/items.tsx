@@ -120,7 +120,7 @@ function useItems(): {
   return { list, fault, again, more };
 }
 
-function Found(props: { found: ReturnType<typeof useItems>; kind?: string; id?: string }) {
+function ItemList(props: { found: ReturnType<typeof useItems>; kind?: string; id?: string }) {
   const { found, kind, id } = props;
   const { list, fault, again, more } = found;
   if (fault) return <ErrorState error={fault} again={again} />;
@@ -180,7 +180,7 @@ export function ItemsPage() {
         <Title class="skip">Items</Title>
         <Search />
         <div class="scroll-y">
-          <Found found={results} {...(isOne ? { kind, id } : {})} />
+          <ItemList found={results} {...(isOne ? { kind, id } : {})} />
         </div>
       </section>
       {isOne ? (

@@ -8,7 +8,7 @@ import type { EventPage, ProvenanceView } from '../../model/api.ts';
 import { answer } from '../answer.ts';
 import type { AddRoutes } from '../context.ts';
 import { needs } from '../roles.ts';
-import { callBooksOf } from '../thread/call-index.ts';
+import { callIndexesOf } from '../thread/call-index.ts';
 import { eventDetail } from '../thread/event-detail.ts';
 import { PIECE_BYTES, partAt, textOf, textPiece } from '../thread/text-piece.ts';
 import { findRow, readCount, readQuery } from './request-bodies.ts';
@@ -157,7 +157,7 @@ async function artifactText(
 }
 
 export const addEventsRoutes: AddRoutes = (api, parts) => {
-  const books = callBooksOf(parts.runtime);
+  const books = callIndexesOf(parts.runtime);
   api.get('/threads/:id/events', needs('view'), async (context) => {
     const query = readQuery(context, ['after', 'before', 'limit', 'types']);
     const request = query.ok ? readPageRequest(query.output) : query;

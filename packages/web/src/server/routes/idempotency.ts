@@ -21,7 +21,7 @@ type Once = (
 ) => Promise<Response>;
 
 interface StoredAnswer {
-  readonly wish: string;
+  readonly request: string;
   readonly outcome: Promise<Outcome<unknown>>;
 }
 
@@ -43,11 +43,11 @@ export function createOnce(max = KEPT): Once {
     const { id } = context.get('asker');
     const name = digestOf(JSON.stringify([id, context.req.method, context.req.path, header]));
     const previous = results.get(name);
-    if (previous && previous.wish !== bodyDigest) {
+    if (previous && previous.request !== bodyDigest) {
       const message = 'this `idempotency-key` was used for another request; use a new key';
       return answer(context, fail('conflict', message, { field: 'idempotency-key' }));
     }
-    const entry = previous ?? { wish: bodyDigest, outcome: work(`web:${name}`) };
+    const entry = previous ?? { request: bodyDigest, outcome: work(`web:${name}`) };
     results.set(name, entry);
     // An exception is no answer to the request, so a retry runs the action again.
     entry.outcome.catch(() => results.set(name, null));

@@ -17,7 +17,7 @@ import type { DataObject, ListedRun, ThreadList, ThreadView } from '../../model/
 import { answer } from '../answer.ts';
 import type { AddRoutes, ApiEnv, WebParts } from '../context.ts';
 import { needs } from '../roles.ts';
-import { callBooksOf } from '../thread/call-index.ts';
+import { callIndexesOf } from '../thread/call-index.ts';
 import { threadCost } from '../thread/thread-cost.ts';
 import { viewThread } from '../thread/thread-view.ts';
 import { createOnce } from './idempotency.ts';
@@ -189,7 +189,7 @@ async function ranOf(
 }
 
 export const addThreadsRoutes: AddRoutes = (api, parts) => {
-  const books = callBooksOf(parts.runtime);
+  const books = callIndexesOf(parts.runtime);
   const list = createListing(parts);
   const once = createOnce();
   api.get('/threads', needs('view'), async (context) => answer(context, await list(context)));

@@ -21,7 +21,7 @@ import type { ApprovalReview, ArgumentView, Gate } from '../../model/api.ts';
 import type { WebParts } from '../context.ts';
 import { grantIn, limitsIn, listedApproval, rightName } from '../listed-approvals.ts';
 import { argumentView, type CallEvents, callEvents, gatesOf, givenTo } from './call-facts.ts';
-import { type CallBook, callBooksOf } from './call-index.ts';
+import { type CallIndex, callIndexesOf } from './call-index.ts';
 import { gatesWithReasons, requiredBy, usesOfRights } from './rights.ts';
 import { textOf } from './text-piece.ts';
 import { ceilingsOf } from './thread-view.ts';
@@ -34,13 +34,13 @@ const CUT = / …$/;
 /** Facts about the thread of the request. Absent if it has none. */
 interface Facts {
   readonly row: ThreadRow;
-  readonly book: CallBook;
+  readonly book: CallIndex;
   readonly entry?: Call;
   readonly events: CallEvents;
 }
 
 /** Returns the call of the request. A thread also requests rights and asks questions in a call. */
-function entryOf({ calls }: CallBook, { id, binding }: Approval): Call | undefined {
+function entryOf({ calls }: CallIndex, { id, binding }: Approval): Call | undefined {
   const callId = plainText(binding.call ?? '');
   return calls.list().findLast((call) => call.approval?.id === id) ?? calls.find(callId);
 }
@@ -54,7 +54,7 @@ async function loadFacts(
   if (thread === undefined) return ok(undefined);
   const row = await store.thread(thread);
   if (!row.ok) return row.error.code === 'not_found' ? ok(undefined) : row;
-  const book = await callBooksOf(runtime).of(store, thread);
+  const book = await callIndexesOf(runtime).of(store, thread);
   if (!book.ok) return book;
   const entry = entryOf(book.output, approval);
   const events = entry ? await callEvents(store, thread, entry) : ok({});

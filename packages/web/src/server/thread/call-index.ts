@@ -14,7 +14,7 @@ import type { Store } from '@kernmantle/core/store';
 
 type CallState = ReturnType<typeof calls.initial>;
 
-export interface CallBook {
+export interface CallIndex {
   readonly calls: CallState;
   readonly start: ReturnType<typeof startOf>;
   /** Bounds and size of the last request to the model. */
@@ -26,8 +26,8 @@ export interface CallBook {
 
 interface OpenBook {
   calls: CallState;
-  start: CallBook['start'];
-  last: CallBook['last'];
+  start: CallIndex['start'];
+  last: CallIndex['last'];
   reply: string;
   /** Text of a reply that hooks can still withhold. */
   unjudged: string;
@@ -74,24 +74,24 @@ function note(book: OpenBook, event: Recorded): void {
   }
 }
 
-export interface CallBooks {
-  of(store: Store, thread: string): Promise<Outcome<CallBook>>;
+export interface CallIndexes {
+  of(store: Store, thread: string): Promise<Outcome<CallIndex>>;
 }
 
-const known = new WeakMap<object, CallBooks>();
+const known = new WeakMap<object, CallIndexes>();
 
 /** Returns the cache of the project. It reads only new events of a journal. */
-export function callBooksOf(runtime: object): CallBooks {
-  const books = known.get(runtime) ?? createCallBooks();
+export function callIndexesOf(runtime: object): CallIndexes {
+  const books = known.get(runtime) ?? createCallIndexes();
   known.set(runtime, books);
   return books;
 }
 
-function createCallBooks(): CallBooks {
+function createCallIndexes(): CallIndexes {
   const books = createRecent<string, OpenBook>(MAX_BOOKS);
-  const reading = new Map<string, Promise<Outcome<CallBook>>>();
+  const reading = new Map<string, Promise<Outcome<CallIndex>>>();
 
-  async function readOn(store: Store, thread: string): Promise<Outcome<CallBook>> {
+  async function readOn(store: Store, thread: string): Promise<Outcome<CallIndex>> {
     const book: OpenBook = books.get(thread) ?? {
       calls: calls.initial(),
       start: undefined,

@@ -7,14 +7,14 @@ import type { Store, StoredEvent } from '@kernmantle/core/store';
 import type { EventDetail } from '../../model/api.ts';
 import { maskedJson } from '../listed-approvals.ts';
 import { argumentsOf, callEvents, faultOf, gatesOf, verdictOf, waysOut } from './call-facts.ts';
-import type { CallBook } from './call-index.ts';
+import type { CallIndex } from './call-index.ts';
 import { gatesWithReasons } from './rights.ts';
 import { PIECE_BYTES, textOf, textPiece } from './text-piece.ts';
 
 const MAX_ARTIFACTS = 20;
 const ARTIFACT = /sha256:[0-9a-f]{64}/g;
 
-function entryFor({ calls }: CallBook, data: JsonObject): Call | undefined {
+function entryFor({ calls }: CallIndex, data: JsonObject): Call | undefined {
   const id = data.call_id;
   return typeof id === 'string' ? calls.find(id) : undefined;
 }
@@ -23,7 +23,7 @@ async function callPart(
   library: Library,
   store: Store,
   thread: string,
-  { book, entry }: { readonly book: CallBook; readonly entry: Call },
+  { book, entry }: { readonly book: CallIndex; readonly entry: Call },
 ): Promise<Outcome<Partial<EventDetail>>> {
   const events = await callEvents(store, thread, entry);
   if (!events.ok) return events;
@@ -46,7 +46,7 @@ async function callPart(
 }
 
 /** Returns the condition of a hook in the current directive. Among hooks with the same name the position decides. */
-function conditionOf(library: Library, { start }: CallBook, event: Recorded): { when?: string } {
+function conditionOf(library: Library, { start }: CallIndex, event: Recorded): { when?: string } {
   if (event.type !== 'hook' && event.type !== 'hook_start') return {};
   const match = library.find('directive', start?.directive ?? '');
   const hooks = (match.ok && match.output.directive?.hooks) || [];
@@ -70,7 +70,7 @@ async function storedAt(store: Store, thread: string, seq: number): Promise<Outc
 export async function eventDetail(
   library: Library,
   store: Store,
-  book: CallBook,
+  book: CallIndex,
   thread: string,
   { seq, offset }: { readonly seq: number; readonly offset: number },
 ): Promise<Outcome<EventDetail>> {

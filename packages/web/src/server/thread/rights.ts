@@ -14,7 +14,7 @@ import {
 } from '@kernmantle/core/trust';
 import type { DataObject, Gate, RightUse } from '../../model/api.ts';
 import { grantIn, rightName } from '../listed-approvals.ts';
-import type { CallBook } from './call-index.ts';
+import type { CallIndex } from './call-index.ts';
 
 const scopeIn = (scope: JsonObject | undefined): Scope =>
   Object.fromEntries(Object.entries(scope ?? {}).map(([name, value]) => [name, plainText(value)]));
@@ -95,7 +95,7 @@ function approvedRight(approval: Approval, used: ReadonlyMap<string, number>): R
   };
 }
 
-const granted = ({ start }: CallBook): Tally[] =>
+const granted = ({ start }: CallIndex): Tally[] =>
   (start?.ran?.granted ?? []).map(
     ({ capability, scope, capped = [] }): Tally => ({
       grant: { capability, ...(scope && { scope: scopeIn(scope) }) },
@@ -107,7 +107,7 @@ const granted = ({ start }: CallBook): Tally[] =>
   );
 
 /** Names the rights that allow a call. The right to call the tool counts only without a narrower one. */
-function allowingRights(library: Library, book: CallBook, entry: Call): string {
+function allowingRights(library: Library, book: CallIndex, entry: Call): string {
   const { catalog } = library.capabilities();
   const rights = granted(book);
   const names = needsOf(library, entry).flatMap((needs) =>
@@ -120,7 +120,7 @@ function allowingRights(library: Library, book: CallBook, entry: Call): string {
   return others.join(', ') || tool;
 }
 
-function countedAs({ calls, start }: CallBook, { id }: Call): string {
+function countedAs({ calls, start }: CallIndex, { id }: Call): string {
   // Calls of turn 0 belong to the harness, not to the model.
   const own = calls.list().filter(({ turn }) => turn > 0);
   const at = own.findIndex((call) => call.id === id) + 1;
@@ -134,7 +134,7 @@ function countedAs({ calls, start }: CallBook, { id }: Call): string {
 export function gatesWithReasons(
   gates: readonly Gate[],
   library: Library,
-  book: CallBook,
+  book: CallIndex,
   entry: Call,
 ): Gate[] {
   const by: Readonly<Partial<Record<Gate['stage'], () => string>>> = {
@@ -150,7 +150,7 @@ export function gatesWithReasons(
 /** Lists the rights at the start in their order, then the approved ones. */
 export function usesOfRights(
   library: Library,
-  book: CallBook,
+  book: CallIndex,
   approvals: readonly Approval[],
 ): RightUse[] {
   const { catalog } = library.capabilities();

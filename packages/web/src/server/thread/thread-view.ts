@@ -24,7 +24,7 @@ import {
 import type { ListedApproval, ThreadView, WebAction } from '../../model/api.ts';
 import type { WebParts } from '../context.ts';
 import { listedApprovals, maskedJson } from '../listed-approvals.ts';
-import type { CallBook, CallBooks } from './call-index.ts';
+import type { CallIndex, CallIndexes } from './call-index.ts';
 import { usesOfRights } from './rights.ts';
 
 const MAX_ROWS = 500;
@@ -112,7 +112,7 @@ export async function ceilingsOf(
 }
 
 /** Highest cost of one more turn: all text so far, and the longest reply. Undefined if there is no price. */
-function worstTurn({ library }: Runtime, { last }: CallBook): number | undefined {
+function worstTurn({ library }: Runtime, { last }: CallIndex): number | undefined {
   if (last.model === '' || last.model === 'none' || last.maxTokens === 0) return undefined;
   const price = createPrices(library.config('pricing').layers).find(last.model);
   if (!price.ok) return undefined;
@@ -138,7 +138,7 @@ async function dueWithin(
 
 export async function viewThread(
   { runtime, hub }: Pick<WebParts, 'runtime' | 'hub'>,
-  books: CallBooks,
+  books: CallIndexes,
   store: Store,
   before: ThreadRow,
   ran: ThreadView['ran'],

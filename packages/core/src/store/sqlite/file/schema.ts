@@ -5,7 +5,7 @@ import { isEnded, THREAD_STATUSES } from '../../thread-id.ts';
 
 /** Marks a SQLite file as a registry. */
 export const APPLICATION_ID = 0x6b6d7468;
-export const SCHEMA_VERSION = 6;
+export const SCHEMA_VERSION = 7;
 /** Version of the events in journals, and of the rules to read them. */
 export const JOURNAL_VERSION = 2;
 
@@ -78,7 +78,7 @@ CREATE TABLE threads (
   project TEXT NOT NULL, detached INTEGER NOT NULL,
   status TEXT NOT NULL, seq INTEGER NOT NULL, epoch INTEGER NOT NULL, attempt INTEGER NOT NULL,
   owner TEXT, lease_until INTEGER,
-  wakes INTEGER NOT NULL DEFAULT 0, heard INTEGER NOT NULL DEFAULT 0,
+  wakes INTEGER NOT NULL DEFAULT 0, acknowledged INTEGER NOT NULL DEFAULT 0,
   queued INTEGER, priority INTEGER NOT NULL DEFAULT 0,
   created INTEGER NOT NULL, updated INTEGER NOT NULL, ended INTEGER, cost TEXT NOT NULL,
   budget TEXT NOT NULL, tenant TEXT, items TEXT, title TEXT
@@ -94,5 +94,5 @@ CREATE INDEX threads_by_parent ON threads(parent, created, id) WHERE parent IS N
 CREATE INDEX threads_by_root ON threads(root);
 CREATE INDEX threads_queued
   ON threads(tenant, project, priority DESC, queued, id) WHERE queued IS NOT NULL;
-CREATE INDEX threads_called ON threads(id) WHERE wakes > heard;
+CREATE INDEX threads_called ON threads(id) WHERE wakes > acknowledged;
 INSERT INTO about (name, value) VALUES ('journal', '${JOURNAL_VERSION}');`;

@@ -13,7 +13,7 @@ import {
   shownPlace,
 } from '@kernmantle/fleet';
 import { asList, asText } from '../../command.ts';
-import { inProject, speaker } from '../../project.ts';
+import { commandActor, inProject } from '../../project.ts';
 import { interruptible, type Terminal, visible } from '../../terminal/terminal.ts';
 import { moveLabels } from './labels.ts';
 
@@ -143,7 +143,7 @@ export const copyStore = inProject(async (runtime, call) => {
     }),
   );
   const row = personAuditRow(
-    speaker(call),
+    commandActor(call),
     'store:copy',
     `${shown(from.output)} -> ${shown(to.output)}`,
   );

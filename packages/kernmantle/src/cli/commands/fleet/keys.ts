@@ -13,7 +13,7 @@ import {
 import { noted, ownKey, personAuditRow, type Runtime } from '@kernmantle/core/runtime';
 import { openKeys, sealKeys } from '@kernmantle/core/trust';
 import { asText } from '../../command.ts';
-import { inProject, speaker } from '../../project.ts';
+import { commandActor, inProject } from '../../project.ts';
 import { askUnseen, type Terminal, visible } from '../../terminal/terminal.ts';
 
 const VARIABLE = 'KERNMANTLE_KEY_PASSPHRASE';
@@ -66,7 +66,7 @@ export const exportKeys = inProject(async (runtime, call) => {
   const parcel = { tokens: tokens.output, signer: { id, key: publicKey } };
   const sealed = sealKeys(parcel, passphrase.output, systemRandom);
   if (!sealed.ok) return fail('usage', sealed.error.detail.message);
-  const row = personAuditRow(speaker(call), 'keys:export', tokens.output.id, `to ${file}`);
+  const row = personAuditRow(commandActor(call), 'keys:export', tokens.output.id, `to ${file}`);
   const done = noted(runtime, row, writeFor(file, sealed.output, options.force === true));
   const output = { file, token_key: tokens.output.id, signing_key: id };
   return terminal.finish(done.ok ? ok(output) : done, () => {
@@ -96,7 +96,7 @@ export const importKeys = inProject(async (runtime, call) => {
   if ('problem' in read) return fail('usage', `\`${file}\`: ${read.problem.message}`);
   const passphrase = await passphraseFor(terminal, false);
   if (!passphrase.ok) return passphrase;
-  const by = speaker(call);
+  const by = commandActor(call);
   const opened = openKeys(read.bytes.toString('utf8'), passphrase.output);
   if (!opened.ok) {
     noted(runtime, personAuditRow(by, 'keys:import', file), opened);

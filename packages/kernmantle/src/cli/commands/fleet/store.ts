@@ -11,7 +11,7 @@ import type {
   WorkerRow,
 } from '@kernmantle/core/store';
 import { asText, type CommandCall, type CommandRun, type Ending } from '../../command.ts';
-import { inProject, speaker } from '../../project.ts';
+import { commandActor, inProject } from '../../project.ts';
 import { type Terminal, visible } from '../../terminal/terminal.ts';
 
 const NO_SERVER = fail('usage', 'no server store is configured', {
@@ -29,7 +29,7 @@ const onServer = (
 
 export const migrateTables = onServer(async (runtime, place, call) => {
   const { terminal } = call;
-  const row = personAuditRow(speaker(call), 'store:migrate', place);
+  const row = personAuditRow(commandActor(call), 'store:migrate', place);
   const done = noted(runtime, row, await runtime.registry.migrate());
   return terminal.finish(done.ok ? ok({ place, ...done.output }) : done, ({ from, to }) => {
     if (from === to) terminal.out(visible(`${place} is up to date (schema ${to})`));
@@ -40,7 +40,7 @@ export const migrateTables = onServer(async (runtime, place, call) => {
 
 export const restoredTables = onServer(async (runtime, place, call) => {
   const { terminal } = call;
-  const row = personAuditRow(speaker(call), 'store:restored', place);
+  const row = personAuditRow(commandActor(call), 'store:restored', place);
   const done = noted(runtime, row, await runtime.registry.restored());
   return terminal.finish(done.ok ? ok({ place, ...done.output }) : done, (contents) => {
     const { threads, interrupted, queued, until } = contents;
@@ -173,7 +173,12 @@ export const sharedLimits = onServer(async (runtime, _place, call) => {
   if (!fleet.ok) return fleet;
   if (request) {
     const [change] = await shownLimits([request.output]);
-    const row = personAuditRow(speaker(call), 'store:limits', scope ?? '', JSON.stringify(change));
+    const row = personAuditRow(
+      commandActor(call),
+      'store:limits',
+      scope ?? '',
+      JSON.stringify(change),
+    );
     const set = noted(runtime, row, await fleet.output.setLimit(request.output));
     if (!set.ok) return set;
   }

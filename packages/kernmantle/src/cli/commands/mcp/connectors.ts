@@ -25,7 +25,7 @@ import {
 } from '@kernmantle/core/runtime';
 import type { Approval } from '@kernmantle/core/store';
 import { asList, asText, type CommandCall, type CommandRun, type Ending } from '../../command.ts';
-import { inProject, speaker, withRuntime } from '../../project.ts';
+import { commandActor, inProject, withRuntime } from '../../project.ts';
 import { interruptible, type Terminal, visible, yesOrNo } from '../../terminal/terminal.ts';
 import { personAt } from '../../threads/ask-person.ts';
 
@@ -198,7 +198,7 @@ async function decide(
   if (!isYes && !terminal.isInteractive) return ok('nobody');
   const yes = isYes || (await yesOrNo(terminal, plainText(row.shown.question), signal));
   const decision = yes ? 'approved' : 'denied';
-  const by = speaker({ terminal });
+  const by = commandActor({ terminal });
   const why = yes === undefined ? 'interrupted' : '';
   const done = await decideApproval(store, id, { decision, by, why });
   if (!done.ok) return done;
@@ -291,7 +291,7 @@ export const addServer = withLogin(async (runtime, call) => {
   const config = configOf(call);
   if (!config.ok) return config;
   const id = `mcp/${name}/connector`;
-  const by = speaker(call);
+  const by = commandActor(call);
   const written = noted(
     runtime,
     personAuditRow(by, 'mcp:add', name),
@@ -360,7 +360,7 @@ export const removeServer = inProject(async (runtime, call) => {
   }
   const ids = [...tools.map(({ id }) => id), item.id];
   for (const id of ids) {
-    const row = personAuditRow(speaker(call), 'mcp:remove', id);
+    const row = personAuditRow(commandActor(call), 'mcp:remove', id);
     const removed = noted(runtime, row, runtime.library.remove('tool', id));
     if (!removed.ok) return removed;
   }

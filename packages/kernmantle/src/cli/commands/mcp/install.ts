@@ -24,7 +24,7 @@ import {
 } from '@kernmantle/core/base';
 import { noted, personAuditRow } from '@kernmantle/core/runtime';
 import { asText } from '../../command.ts';
-import { inProject, speaker } from '../../project.ts';
+import { commandActor, inProject } from '../../project.ts';
 import { confirm, type Terminal, visible } from '../../terminal/terminal.ts';
 import { entryOf, type SettingsFile, targetOf } from './client-settings.ts';
 import { withMember } from './json-member.ts';
@@ -155,7 +155,7 @@ export const run = inProject(async (runtime, call) => {
     const hint = 'write it with `--yes`, or print the change with `--print`';
     return fail('needs_input', `\`${file}\` was not changed`, { file, diff: lines, hint });
   }
-  const row = personAuditRow(speaker(call), 'mcp:install', file, client);
+  const row = personAuditRow(commandActor(call), 'mcp:install', file, client);
   const done = noted(runtime, row, write(place, text, changed.output));
   const result = done.ok
     ? ok({ client, file, state: 'written', ...done.output, diff: lines })

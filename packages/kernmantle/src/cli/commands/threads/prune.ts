@@ -2,7 +2,7 @@
 import { fail, type Outcome, ok } from '@kernmantle/core/base';
 import { noted, personAuditRow, pruneThreads } from '@kernmantle/core/runtime';
 import { asText, type CommandRun } from '../../command.ts';
-import { speaker } from '../../project.ts';
+import { commandActor } from '../../project.ts';
 import { withRegistry } from '../../threads/open-threads.ts';
 
 const UNITS: Readonly<Record<string, number>> = {
@@ -40,7 +40,7 @@ export const run: CommandRun = (call) =>
     const before = Date.now() - age.output;
     const done = await pruneThreads(store, runtime.project, { before, keepFailed });
     const count = done.ok ? `${done.output.removed.length} threads` : '';
-    const pruned = noted(runtime, personAuditRow(speaker(call), 'prune', '', count), done);
+    const pruned = noted(runtime, personAuditRow(commandActor(call), 'prune', '', count), done);
     return terminal.finish(pruned, ({ removed }) =>
       terminal.out(`${removed.length} threads removed; their budgets and the audit stay`),
     );

@@ -4,7 +4,7 @@ import { compact, fail, type Outcome, ok } from '@kernmantle/core/base';
 import type { ResumeOptions } from '@kernmantle/core/harness';
 import { actorName, personAuditRow } from '@kernmantle/core/runtime';
 import { asText, type CommandCall, type CommandRun } from '../../command.ts';
-import { speaker } from '../../project.ts';
+import { commandActor } from '../../project.ts';
 import { findThread } from '../../threads/open-threads.ts';
 import { followRun, limitsOf } from '../run.ts';
 
@@ -25,7 +25,7 @@ function optionsOf(call: CommandCall): Outcome<ResumeOptions> {
   if (items !== undefined && items !== 'today') {
     return fail('usage', `\`--items ${items}\` must be \`today\``);
   }
-  const [text, by] = [asText(options.message), actorName(speaker(call))];
+  const [text, by] = [asText(options.message), actorName(commandActor(call))];
   return ok(
     compact<ResumeOptions>({
       from: from.output,
@@ -47,7 +47,7 @@ export const run: CommandRun = async (call) => {
       return row.ok ? ok(row.output.id) : row;
     },
     start({ threads }, signal, thread) {
-      const audit = personAuditRow(speaker(call), 'resume', thread);
+      const audit = personAuditRow(commandActor(call), 'resume', thread);
       return threads.resume(thread, signal, { ...options.output, audit });
     },
   });

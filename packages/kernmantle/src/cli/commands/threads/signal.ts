@@ -4,7 +4,7 @@ import { fail, type Outcome, ok } from '@kernmantle/core/base';
 import { type Actor, endThread, type SignalResult, signalThread } from '@kernmantle/core/runtime';
 import { isEnded, type Store, type ThreadRow } from '@kernmantle/core/store';
 import { asList, asText, type CommandCall, type CommandRun } from '../../command.ts';
-import { speaker } from '../../project.ts';
+import { commandActor } from '../../project.ts';
 import { visible } from '../../terminal/terminal.ts';
 import { withThread } from '../../threads/open-threads.ts';
 
@@ -33,7 +33,7 @@ function command(tell: (call: CommandCall) => Outcome<Tell>): CommandRun {
     const chosen = tell(call);
     if (!chosen.ok) return chosen;
     return await withThread(call, async (row, { store }) => {
-      const done = await chosen.output(store, row, speaker(call));
+      const done = await chosen.output(store, row, commandActor(call));
       return call.terminal.finish(done, (now) => call.terminal.note(visible(signalText(now))));
     });
   };

@@ -13,7 +13,7 @@ import {
   unservedQueues,
 } from '@kernmantle/web';
 import type { CommandCall, CommandRun } from '../../command.ts';
-import { speaker } from '../../project.ts';
+import { commandActor } from '../../project.ts';
 import { createScreen } from '../../terminal/screen.ts';
 import { type Terminal, visible } from '../../terminal/terminal.ts';
 import { fleetHead, fleetLines } from '../../threads/fleet-view.ts';
@@ -151,7 +151,7 @@ async function pauseThread(call: CommandCall, store: Store, run: ListedRun): Pro
   if (isOver(run)) return `${run.id} has ended`;
   if (run.status === 'paused')
     return `already paused; resume it with \`km threads resume ${run.id}\``;
-  const result = await signalThread(store, run.id, 'pause', {}, speaker(call));
+  const result = await signalThread(store, run.id, 'pause', {}, commandActor(call));
   return result.ok ? `${run.id} pauses at its next step` : result.error.detail.message;
 }
 

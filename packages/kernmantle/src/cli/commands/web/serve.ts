@@ -5,7 +5,7 @@ import { compact, EXIT, errnoOf, fail, type Outcome, ok } from '@kernmantle/core
 import { findPerson, noted, personAuditRow, type Runtime } from '@kernmantle/core/runtime';
 import { linkTo, openRunningServers, openSessions, startWeb } from '@kernmantle/web';
 import { asText, type CommandCall, type Ending, version } from '../../command.ts';
-import { inProject, speaker } from '../../project.ts';
+import { commandActor, inProject } from '../../project.ts';
 import { interruptible, type Terminal, visible } from '../../terminal/terminal.ts';
 import { aborted, createErrorPrinter, exitWithin, portOf } from '../server-options.ts';
 
@@ -103,7 +103,11 @@ export const printLink = inProject(async (runtime, call) => {
   }
   const who = findPerson(terminal.env);
   const address = openSessions(runtime).addLink(page.port, { who, role: 'approve' });
-  const done = noted(runtime, personAuditRow(speaker(call), 'session:link', page.url), address);
+  const done = noted(
+    runtime,
+    personAuditRow(commandActor(call), 'session:link', page.url),
+    address,
+  );
   return terminal.finish(
     done.ok ? ok({ link: linkTo(page.url, done.output) }) : done,
     ({ link }) => {
@@ -127,7 +131,7 @@ export const listSessions = inProject(async (runtime, { terminal }) => {
 export const endSession = inProject(async (runtime, call) => {
   const { args, terminal } = call;
   const id = asText(args[0]) ?? '';
-  const row = personAuditRow(speaker(call), 'session:end', id);
+  const row = personAuditRow(commandActor(call), 'session:end', id);
   const ended = noted(runtime, row, openSessions(runtime).end(id));
   return terminal.finish(ended.ok ? ok({ id }) : ended, () =>
     terminal.out(`ended ${id}; its connections are closed`),

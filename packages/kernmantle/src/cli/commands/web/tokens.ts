@@ -3,7 +3,7 @@ import { fail, ok } from '@kernmantle/core/base';
 import { noted, personAuditRow } from '@kernmantle/core/runtime';
 import { openTokens } from '@kernmantle/web';
 import { asText } from '../../command.ts';
-import { inProject, speaker } from '../../project.ts';
+import { commandActor, inProject } from '../../project.ts';
 import { visible } from '../../terminal/terminal.ts';
 import { countOption } from '../../threads/open-threads.ts';
 
@@ -22,7 +22,7 @@ export const addToken = inProject(async (runtime, call) => {
   const id = tried.ok ? tried.output.id : '';
   const added = noted(
     runtime,
-    personAuditRow(speaker(call), 'token:add', id, `${role} ${name}`),
+    personAuditRow(commandActor(call), 'token:add', id, `${role} ${name}`),
     tried,
   );
   return terminal.finish(added, ({ token, expires }) => {
@@ -47,7 +47,7 @@ export const listTokens = inProject(async (runtime, { terminal }) => {
 export const removeToken = inProject(async (runtime, call) => {
   const { args, terminal } = call;
   const id = asText(args[0]) ?? '';
-  const row = personAuditRow(speaker(call), 'token:remove', id);
+  const row = personAuditRow(commandActor(call), 'token:remove', id);
   const removed = noted(runtime, row, openTokens(runtime).remove(id));
   return terminal.finish(removed.ok ? ok({ id }) : removed, () =>
     terminal.out(`removed ${id}; its connections are closed`),
