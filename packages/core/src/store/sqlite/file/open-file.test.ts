@@ -6,6 +6,7 @@ import { afterEach, beforeEach, expect, test } from 'vitest';
 import { type Outcome, systemClock } from '../../../base/index.ts';
 import type { NewThread, Store } from '../../port.ts';
 import { openSqliteStore, type SqliteOptions } from '../store.ts';
+import { SCHEMA_VERSION } from './schema.ts';
 
 let [dir, file]: [string, string] = ['', ''];
 beforeEach(() => {
@@ -140,16 +141,19 @@ test('another schema or journal, and a file of somebody else, are left alone', a
   };
   change("UPDATE about SET value = '3' WHERE name = 'journal'");
   expect(await opened()).toMatchObject({ error: { code: 'store_newer', detail: { journal: 3 } } });
-  change('PRAGMA user_version = 7');
-  expect(await opened()).toMatchObject({ error: { code: 'store_newer', detail: { schema: 7 } } });
-  for (const version of [1, 5]) {
+  const newer = SCHEMA_VERSION + 1;
+  change(`PRAGMA user_version = ${newer}`);
+  expect(await opened()).toMatchObject({
+    error: { code: 'store_newer', detail: { schema: newer } },
+  });
+  for (const version of [1, SCHEMA_VERSION - 1]) {
     change(`PRAGMA user_version = ${version}`);
     const before = readFileSync(file);
-    const message = `the registry \`${file}\` was written by an older kernmantle (schema ${version}, this one reads 6); move it away and start a new one`;
+    const message = `the registry \`${file}\` was written by an older kernmantle (schema ${version}, this one reads ${SCHEMA_VERSION}); move it away and start a new one`;
     expect(await opened()).toMatchObject({ error: { code: 'store_failed', detail: { message } } });
     expect(readFileSync(file).equals(before)).toBe(true);
   }
-  change('PRAGMA user_version = 6; PRAGMA application_id = 5');
+  change(`PRAGMA user_version = ${SCHEMA_VERSION}; PRAGMA application_id = 5`);
   expect(await opened()).toMatchObject({ error: { code: 'store_failed' } });
 });
 

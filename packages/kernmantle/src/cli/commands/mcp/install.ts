@@ -124,7 +124,7 @@ export const run = inProject(async (runtime, call) => {
   const { options, terminal } = call;
   const target = targetOf(runtime.project, call);
   if (!target.ok) return target;
-  const { client, file, settings: settings, next } = target.output;
+  const { client, file, settings, next } = target.output;
   const { section } = settings;
   const name = asText(options.name) ?? 'kernmantle';
   const entry = entryOf(runtime.project, terminal.env, settings.extra);
