@@ -16,12 +16,12 @@ import {
   spawn,
 } from '@kernmantle/test-support/thread-project';
 import { expect, onTestFinished, test } from 'vitest';
-import type { WebAsker } from '../src/server/context.ts';
+import type { WebCaller } from '../src/server/context.ts';
 import { createRuns } from '../src/server/runs.ts';
 
 const until = (holds: () => Promise<boolean>) => expect.poll(holds, { interval: 20 }).toBe(true);
 
-const ANN: WebAsker = { id: 's1', who: 'ann', role: 'approve', expires: 0 };
+const ANN: WebCaller = { id: 's1', who: 'ann', role: 'approve', expires: 0 };
 const DONE: ScriptedReply = { text: 'done' };
 const ASK = '<guard on="op:tool:fs/read_file"><ask>may it?</ask></guard>';
 const SPAWNS = '<execute resource="spawn" action="thread"/>';

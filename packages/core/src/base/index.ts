@@ -28,7 +28,6 @@ export {
   type Fault,
   fail,
   harmless,
-  heard,
   inTurn,
   isOwnCode,
   type Json,
@@ -36,6 +35,7 @@ export {
   messageOf,
   type Outcome,
   ok,
+  toOutcome as heard,
   whenReady,
   withDetail,
 } from './outcome.ts';

@@ -101,7 +101,7 @@ export const whenReady = <T, U>(
 ): U | Promise<U> => (answer instanceof Promise ? answer.then(next) : next(answer));
 
 /** Returns an answer of a program's code. A thenable, or a promise of another realm, becomes a promise. */
-export const heard = <T>(
+export const toOutcome = <T>(
   answer: Outcome<T> | Promise<Outcome<T>>,
 ): Outcome<T> | Promise<Outcome<T>> =>
   answer instanceof Promise || typeof answer.ok === 'boolean' ? answer : Promise.resolve(answer);

@@ -29,7 +29,7 @@ export interface Visible {
 }
 
 /** A result in the form in which the journal stores it. */
-export interface KeptResult {
+export interface RecordedResult {
   readonly content: Json;
   readonly marks: Descriptor;
   readonly isError: boolean;
@@ -43,7 +43,7 @@ export interface Display {
   /** Replaces untrusted parts with names. The model sees their types and sizes. */
   show(value: Value): Visible;
   /** Does the same for a result. `whole`: the result before it was shortened. */
-  result(stored: KeptResult, whole?: Json): Visible;
+  result(stored: RecordedResult, whole?: Json): Visible;
   /** Results that are too large for the journal, by their hash. */
   readonly wholes: ReadonlyMap<string, Json>;
 }
@@ -52,7 +52,7 @@ export interface Display {
 const FROM_MODEL = /* @__PURE__ */ describe({ taint: ['src:llm'] });
 
 /** A result that is trusted as a whole, or in some of its fields. */
-interface HeardResult {
+interface AnsweredResult {
   /** The tool is '' if the verb was not `execute`. */
   readonly tool: string;
   readonly content: Json;
@@ -62,7 +62,7 @@ interface HeardResult {
 
 interface Trusted {
   texts: string[];
-  results: HeardResult[];
+  results: AnsweredResult[];
 }
 
 export class Conversation {
@@ -129,7 +129,7 @@ export class Conversation {
   }
 
   /** Adds a result. `whole`: the result that was too large for the journal. */
-  result(id: string, stored: KeptResult, whole?: Json): void {
+  result(id: string, stored: RecordedResult, whole?: Json): void {
     const tool = plainText(this.#open.get(id)?.arguments.item_id ?? '');
     const { isError, facts } = stored;
     const { content, marks } = this.#display?.result(stored, whole) ?? stored;
@@ -249,7 +249,7 @@ export function addToConversation(talk: OpenTalk, event: JournalEvent): void {
   }
 }
 
-const keptIn = ({ content, marks, is_error, facts, given }: ToolResult): KeptResult => ({
+const keptIn = ({ content, marks, is_error, facts, given }: ToolResult): RecordedResult => ({
   content,
   marks: unpackMarks(marks),
   isError: is_error,

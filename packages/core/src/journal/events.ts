@@ -27,13 +27,13 @@ import {
   hook,
   hookStart,
   limit,
+  markedText,
   marks,
   message,
   ran,
   result,
   retry,
   rules,
-  said,
   status,
   streamError,
   turnEnd,
@@ -77,7 +77,7 @@ export const EVENTS = {
       acknowledges: true,
     },
   ),
-  user_message: entry(said, {
+  user_message: entry(markedText, {
     text: ({ text }) => line('›', 'dim', text),
     isInput: true,
     isMessage: true,

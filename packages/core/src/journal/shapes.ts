@@ -91,7 +91,7 @@ const broken = fields(
   },
   { code: none },
 ) as Check<BrokenReply & { code?: never }>;
-export const said = fields({ text, marks });
+export const markedText = fields({ text, marks });
 /** The compiler of guards reports their other problems. */
 const guard = is<GuardSource>(
   (value) => typeof getOwn(value, 'on') === 'string' && isObject(getOwn(value, 'verdict')),
@@ -125,7 +125,7 @@ export const result = fields(
 );
 /** An event that opens a conversation. `retry` contains such events if it changes the directive. */
 const opening = either(
-  fields({ type: word('user_message'), data: said }),
+  fields({ type: word('user_message'), data: markedText }),
   fields({ type: word('assistant_message'), data: injected }),
   fields({ type: word('tool_result'), data: result }),
 );
@@ -216,7 +216,7 @@ export const call = fields(
 /** Number of restarts of the run, and of skips of each step since the step last ran. */
 const bounds = fields({ retries: number, skips: numbers });
 /** The result of a call that a hook evaluates. */
-const held = fields({ content: json, is_error: flag, marks }, { facts });
+const resultContent = fields({ content: json, is_error: flag, marks }, { facts });
 export const hook = fields(
   {
     directive: text,
@@ -236,7 +236,7 @@ export const hook = fields(
     thread_id: text,
     /** Call whose result a hook without a thread replaced, and that result. */
     call_id: text,
-    held,
+    held: resultContent,
   },
 );
 export const warning = fields({
@@ -260,7 +260,7 @@ export const hookStart = fields(
     fired: list(number),
     /** The open call and its result. */
     call_id: text,
-    held,
+    held: resultContent,
     fault,
     warning,
   },

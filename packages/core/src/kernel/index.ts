@@ -22,10 +22,10 @@ export {
   probeSandboxNow,
   shippedPrimitives,
   shippedSinks,
-  startKept,
+  startResident as startKept,
 } from './primitives/shipped.ts';
 export type { ProcessPorts } from './process/environment.ts';
-export type { KeptProcess } from './process/kept-process.ts';
+export type { ResidentProcess as KeptProcess } from './process/kept-process.ts';
 export { resolveModule } from './process/module.ts';
 export {
   type Audit,
@@ -47,9 +47,9 @@ export {
   underPolicies,
   verifierOf,
 } from './rights/authority.ts';
-export { createKeepOut, isClosed, isKeptPlace } from './rights/closed-places.ts';
+export { createKeepOut, isClosed, isProtectedPath as isKeptPlace } from './rights/closed-places.ts';
 export { createItemMarks } from './rights/item-marks.ts';
-export { isHeldFolder, resolveProjectPath } from './rights/project-path.ts';
+export { isProtectedFolder as isHeldFolder, resolveProjectPath } from './rights/project-path.ts';
 export type { SandboxReport } from './sandbox/plan.ts';
 export type { EventFilter, StreamEvent } from './sink.ts';
 export { checkConfig } from './tool/check-config.ts';

@@ -145,7 +145,7 @@ export interface TouchedFile {
 const notStarted = new WeakSet<Fault>();
 
 /** Marks a failure of a call that did nothing. No program and no server had an influence on its text. */
-export function notBegun(failure: Failure): Failure {
+export function markNotStarted(failure: Failure): Failure {
   notStarted.add(failure.error);
   return failure;
 }
@@ -154,7 +154,7 @@ export function notBegun(failure: Failure): Failure {
  * Returns whether the call may have had an effect. Only `notBegun` decides this, never the code or the
  * fields of the fault. A copy of a fault may have had an effect.
  */
-export const hasBegun = (fault: Fault): boolean => !notStarted.has(fault);
+export const hasStarted = (fault: Fault): boolean => !notStarted.has(fault);
 
 export interface Primitive {
   name: string;

@@ -39,7 +39,7 @@ export interface Explained extends Provenance {
  * Subject of an explanation: an event and an argument of its call, or a value (as `explainValue` reads it). Without
  * a field it is the last refusal.
  */
-export interface AskedAbout {
+export interface CallApproval {
   readonly seq?: number;
   readonly argument?: string;
   readonly value?: string;
@@ -152,7 +152,7 @@ const aboutOf = ({ intent, denial }: CallParts): JsonObject => ({
 /** Returns a node for each argument with facts, or for the requested argument. */
 function argumentNodes(
   story: CallParts,
-  { argument }: AskedAbout,
+  { argument }: CallApproval,
   from: readonly number[],
   first: number,
 ): ExplainedNode[] {
@@ -278,7 +278,7 @@ export function explainCall(
   events: readonly Recorded[],
   journal: CallIndex,
   story: CallParts = {},
-  { argument, seq }: AskedAbout,
+  { argument, seq }: CallApproval,
 ): Outcome<Explained> {
   const at = story.intent ?? story.denial ?? story.result;
   if (!at) return fail('not_found', 'call not found');

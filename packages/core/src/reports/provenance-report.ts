@@ -16,8 +16,8 @@ import { describe, elementOf, type Provenance, restoreFields } from '../flow/ind
 import { type Recorded, readCalls, readJournal } from '../journal/index.ts';
 import type { Store } from '../store/index.ts';
 import {
-  type AskedAbout,
   type Call,
+  type CallApproval,
   type CallIndex,
   type CallResult,
   callIdOf,
@@ -221,7 +221,7 @@ function explainValue(
 export async function explainRefusal(
   store: Pick<Store, 'read'>,
   thread: string,
-  request: AskedAbout = {},
+  request: CallApproval = {},
 ): Promise<Outcome<Explained>> {
   const read = await readJournal(store, thread);
   if (!read.ok) return read;

@@ -27,7 +27,7 @@ export type AskPerson = (
   approval: Approval,
 ) => Promise<PersonAnswer | boolean | undefined>;
 
-interface Asker {
+interface CallOrigin {
   surface: string;
   name: string;
   person?: AskPerson | undefined;
@@ -36,7 +36,7 @@ interface Asker {
 const POLL_MS = 500;
 
 /** Returns the identity of a caller. A client can change the name before the `@` with each request. */
-const callerId = ({ surface, name }: Asker): string =>
+const callerId = ({ surface, name }: CallOrigin): string =>
   surface === 'mcp' ? name.slice(name.lastIndexOf('@') + 1) : name;
 
 async function rowOf(store: Store, id: string): Promise<Outcome<Approval>> {
@@ -174,7 +174,7 @@ export async function putQuestion(
 
 async function answerTo(
   open: OpenProject,
-  asker: Asker,
+  asker: CallOrigin,
   question: Question,
 ): Promise<Outcome<ApprovalAnswer>> {
   const { surface, name, person } = asker;
@@ -222,6 +222,6 @@ async function answerTo(
 }
 
 export const askOutside =
-  (open: OpenProject, asker: Asker): NonNullable<Ports['ask']> =>
+  (open: OpenProject, asker: CallOrigin): NonNullable<Ports['ask']> =>
   (question) =>
     answerTo(open, asker, question);

@@ -130,10 +130,10 @@ export async function openFileSource(options: FileOptions): Answer<CopySource> {
   const all = (sql: string) => database.prepare(sql).all();
   return ok({
     async held() {
-      const held = database.prepare(
+      const events = database.prepare(
         `SELECT id, owner FROM threads WHERE owner IS NOT NULL AND lease_until > ? AND status NOT IN (${ENDED})`,
       );
-      const rows = held.all(clock.now());
+      const rows = events.all(clock.now());
       return rows.filter(({ owner }) => !isOwnerGone(String(owner))).map(({ id }) => String(id));
     },
     projects: async () =>

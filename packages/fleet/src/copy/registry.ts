@@ -103,18 +103,18 @@ async function copyTrees(
   const staged = await target.staged();
   const present = new Set(trees.map(({ tree }) => tree));
   for (const tree of staged.keys()) if (!present.has(tree)) await target.drop(tree);
-  let kept = 0;
+  let fileCount = 0;
   for (const [index, tree] of trees.entries()) {
     if (signal?.aborted) {
       return fail('cancelled', 'the copy was cancelled; repeat the command to continue');
     }
-    if (staged.get(tree.tree) === tree.mark) kept += 1;
+    if (staged.get(tree.tree) === tree.mark) fileCount += 1;
     else await target.stage(tree, rowsOf(source, tree.tree, names.output));
     progress?.(index + 1, trees.length);
   }
   const rows = await source.counts();
   const result = await target.finish(rows);
-  return result.ok ? ok({ rows, trees: trees.length - 1, kept }) : result;
+  return result.ok ? ok({ rows, trees: trees.length - 1, kept: fileCount }) : result;
 }
 
 const PATIENCE_MS = 10_000;

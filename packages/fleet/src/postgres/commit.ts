@@ -243,14 +243,14 @@ async function findWritten(
   const reserves = [reserve, ...children.map((child) => child.reserve ?? [])].flat();
   const keys = reserves.map(({ key }) => key);
   const open = keys.length > 0 ? await sql.all<{ key: string }>(OPEN, [thread, ...ids], keys) : [];
-  const kept = new Set(open.map(({ key }) => key));
+  const openKeys = new Set(open.map(({ key }) => key));
   const leases = await claimChildren(sql, ids);
   return {
     committed: {
       seq,
       signals: (signals ?? []).map(signalOf),
       lease_ms: release ? 0 : lease_ms,
-      reserved: keys.filter((key) => kept.has(key)),
+      reserved: keys.filter((key) => openKeys.has(key)),
       children: leases.all,
       approvals: ask ? await approvalsOf(sql, registry.time, thread, ask) : [],
       ...(revoked === null ? {} : { revoked }),

@@ -5,7 +5,7 @@ import type { Clock } from '@kernmantle/core/base';
 import type { Head, SignalNote, ThreadStatus } from '@kernmantle/core/store';
 import type pg from 'pg';
 import type { Database } from './connection.ts';
-import type { HeldHereMap } from './leased-thread.ts';
+import type { LocalLeases } from './leased-thread.ts';
 import type { ServerFeed } from './registry.ts';
 
 /** Interval in which commits are gathered into one message to other processes. */
@@ -204,7 +204,7 @@ function createLink(database: Database, clock: Clock, { hear, catchUp, look }: H
 
 export type ListeningFeed = ReturnType<typeof createListeningFeed>;
 
-export function createListeningFeed(database: Database, leases: HeldHereMap, clock: Clock) {
+export function createListeningFeed(database: Database, leases: LocalLeases, clock: Clock) {
   const watched = createWatched();
   const gathering = createGathering(database);
   const listeners = new Set<(note: SignalNote) => void>();

@@ -15,7 +15,7 @@ export interface CachedRow {
   readonly chain: readonly string[];
 }
 
-interface HeldHere {
+interface LocalLease {
   readonly epoch: number;
   /** Number of the last signal that an answer delivered. */
   delivered: number;
@@ -27,12 +27,12 @@ interface HeldHere {
   row?: CachedRow | undefined;
 }
 
-export type HeldHereMap = ReturnType<typeof createHeldHere>;
+export type LocalLeases = ReturnType<typeof createLocalLeases>;
 
-export function createHeldHere() {
-  const all = new Map<string, HeldHere>();
+export function createLocalLeases() {
+  const all = new Map<string, LocalLease>();
   return {
-    get: (thread: string): HeldHere | undefined => all.get(thread),
+    get: (thread: string): LocalLease | undefined => all.get(thread),
     /** Adds an entry. `until` counts from the time before the request. */
     add(thread: string, { epoch, until, row }: { epoch: number; until: number; row: CachedRow }) {
       all.set(thread, {

@@ -2,7 +2,7 @@
 import type { Clock, RandomBytes } from '@kernmantle/core/base';
 import type { Head, SignalNote } from '@kernmantle/core/store';
 import type { Database, Sql } from './connection.ts';
-import type { AccountCache, HeldHereMap } from './leased-thread.ts';
+import type { AccountCache, LocalLeases } from './leased-thread.ts';
 import { AGREE_MS } from './schema.ts';
 
 /** Announces events to waiting callers in this process and in others, after they are written. */
@@ -35,7 +35,7 @@ export interface ServerRegistry {
   readonly clock: Clock;
   readonly time: ServerTime;
   readonly random: RandomBytes;
-  readonly held: HeldHereMap;
+  readonly held: LocalLeases;
   readonly accounts: AccountCache;
   readonly feed: ServerFeed;
   readonly jobs: Jobs;

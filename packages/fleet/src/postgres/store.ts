@@ -9,7 +9,7 @@ import { type DatabaseAddress, type DatabaseOptions, openDatabase } from './conn
 import { createListeningFeed } from './feed.ts';
 import { createFleet } from './fleet.ts';
 import { createJobs } from './jobs.ts';
-import { createAccountCache, createHeldHere } from './leased-thread.ts';
+import { createAccountCache, createLocalLeases } from './leased-thread.ts';
 import { type LeaseParts, serverLeases } from './leases.ts';
 import { checkForm } from './migrate.ts';
 import { serverRecords } from './records.ts';
@@ -84,13 +84,13 @@ export async function openPostgresStore(options: PostgresOptions): Answer<Store>
     return ready;
   }
   const gate = createGate(options.shown);
-  const held = createHeldHere();
-  const feed = createListeningFeed(database, held, clock);
+  const localLeases = createLocalLeases();
+  const feed = createListeningFeed(database, localLeases, clock);
   const jobs = createJobs(place);
   const isGone = options.isGone ?? isOwnerGone;
   const time = createServerTime(clock);
   const accounts = createAccountCache();
-  const own = { database, clock, time, random, held, accounts, feed, jobs };
+  const own = { database, clock, time, random, held: localLeases, accounts, feed, jobs };
   const parts: LeaseParts = { ...own, formats, maxLeaseMs, isGone };
   const reader = createEventReader(database, feed);
   let ending: Promise<void> | undefined;

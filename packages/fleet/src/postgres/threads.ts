@@ -46,7 +46,7 @@ interface FoundColumns extends SummaryColumns {
   revoked: string | null;
 }
 
-interface HeldColumns extends FoundColumns {
+interface LeaseColumns extends FoundColumns {
   acknowledged: number;
   now: number;
   /** Accounts of all rows. Null: the first row has them. */
@@ -78,15 +78,15 @@ function rowOf(columns: FoundColumns): ThreadRow {
 }
 
 /** Threads with the accounts of their chains, so that their first commit needs no view. */
-interface HeldThreads {
+interface LeasedRows {
   readonly all: readonly LeasedThread[];
   readonly accounts: readonly VersionedAccount[];
 }
 
 /** Reads the data to run each thread, in the order of `ids`. A missing thread is skipped. */
-export async function claimChildren(sql: Sql, ids: readonly string[]): Promise<HeldThreads> {
+export async function claimChildren(sql: Sql, ids: readonly string[]): Promise<LeasedRows> {
   if (ids.length === 0) return { all: [], accounts: [] };
-  const rows = await sql.all<HeldColumns>(HOLD, ids);
+  const rows = await sql.all<LeaseColumns>(HOLD, ids);
   const accounts = new Map<string, VersionedAccount>();
   for (const columns of rows.flatMap((row) => row.accounts ?? [])) {
     accounts.set(columns.thread, accountOf(columns));
@@ -109,7 +109,7 @@ export async function claimChildren(sql: Sql, ids: readonly string[]): Promise<H
  */
 export function cacheLeases(
   { held: leases, accounts }: ServerRegistry,
-  threads: HeldThreads,
+  threads: LeasedRows,
   sentAt: number,
 ): void {
   accounts.add(threads.accounts);

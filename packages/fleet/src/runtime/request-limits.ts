@@ -206,7 +206,7 @@ function createEntrance({ limits, owner, clock, random }: SharedPorts) {
     const { spend, ...about } = ask;
     const asking = { ...about, ...(spend !== undefined && { spend }), owner, ttlMs: PLACE_MS };
     for (;;) {
-      const asked = clock.monotonic();
+      const start = clock.monotonic();
       const entered = await limits.enter(asking);
       if (!entered.ok) {
         // The store does not respond, so the request waits.
@@ -215,9 +215,9 @@ function createEntrance({ limits, owner, clock, random }: SharedPorts) {
       }
       const answer = entered.output;
       if ('place' in answer) {
-        const isInTime = clock.monotonic() - asked < SEND_MS;
+        const isInTime = clock.monotonic() - start < SEND_MS;
         if (answer.place === '' || (isInTime && !signal.aborted)) {
-          return ok({ place: answer.place, asked });
+          return ok({ place: answer.place, asked: start });
         }
         exit(ask, answer.place, { tokens: 0, spend: 0n });
       } else {

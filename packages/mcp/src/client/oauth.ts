@@ -32,7 +32,7 @@ const MAX_FILE = 256 * 1024;
 /** Redirect address for refreshes, which never redirect. */
 const NOWHERE = 'http://127.0.0.1/callback';
 
-interface KeptLogin {
+interface StoredLogin {
   /** The address of the server that issued the tokens. */
   readonly server: string;
   readonly client?: StoredOAuthClientInformation;
@@ -43,8 +43,8 @@ const random = (bytes: number): string => Buffer.from(systemRandom(bytes)).toStr
 
 /** Reads one login file, and reads it again after another process has written it. */
 function createKeeper(file: string, folder: string, server: string) {
-  let cache: { stamp: string; kept: KeptLogin } | undefined;
-  const none: KeptLogin = { server };
+  let cache: { stamp: string; kept: StoredLogin } | undefined;
+  const none: StoredLogin = { server };
 
   const stampNow = (): string => {
     const info = statSync(file, { throwIfNoEntry: false, bigint: true });
@@ -53,7 +53,7 @@ function createKeeper(file: string, folder: string, server: string) {
 
   return {
     server,
-    read(): KeptLogin {
+    read(): StoredLogin {
       const stamp = stampNow();
       if (cache?.stamp === stamp) return cache.kept;
       const read =
@@ -61,12 +61,12 @@ function createKeeper(file: string, folder: string, server: string) {
       const bytes = read && 'bytes' in read ? read.bytes : undefined;
       const parsed = bytes && parseJson(Buffer.from(bytes).toString('utf8'));
       const value = parsed?.ok && isObject(parsed.output) ? parsed.output : {};
-      const login = value['server'] === server ? (value as unknown as KeptLogin) : none;
+      const login = value['server'] === server ? (value as unknown as StoredLogin) : none;
       cache = { stamp, kept: login };
       return login;
     },
     /** Writes the file atomically with access for the user only. */
-    write(login: Omit<KeptLogin, 'server'>): void {
+    write(login: Omit<StoredLogin, 'server'>): void {
       mkdirSync(folder, { recursive: true, mode: 0o700 });
       const draft = join(folder, `.${random(12)}.tmp`);
       try {
@@ -109,7 +109,7 @@ function createProvider(
   signal: AbortSignal,
 ): LoginProvider {
   // Stored with the first tokens, so that an unfinished login leaves no file.
-  let registered: KeptLogin['client'];
+  let registered: StoredLogin['client'];
   let [verifier, state] = ['', ''];
   let discovered: OAuthDiscoveryState | undefined;
   let answer: URLSearchParams | undefined;

@@ -16,7 +16,7 @@ const MAX_KEPT = 32 * 1024 * 1024;
 const MAX_ONE = 8 * 1024 * 1024;
 const MAX_COUNT = 200;
 
-interface KeptAnswer {
+interface CachedAnswer {
   readonly client: string;
   readonly text: string;
   readonly mimeType: string;
@@ -24,10 +24,10 @@ interface KeptAnswer {
 
 /** Stores texts by random ids. Above its limits, it drops the oldest texts. */
 function createStore() {
-  const texts = new Map<string, KeptAnswer>();
+  const texts = new Map<string, CachedAnswer>();
   let size = 0;
   return {
-    put(one: KeptAnswer): string | undefined {
+    put(one: CachedAnswer): string | undefined {
       if (one.text.length > MAX_ONE) return undefined;
       const id = randomBytes(24).toString('base64url');
       texts.set(id, one);
@@ -39,7 +39,7 @@ function createStore() {
       }
       return id;
     },
-    get: (id: string): KeptAnswer | undefined => texts.get(id),
+    get: (id: string): CachedAnswer | undefined => texts.get(id),
   };
 }
 const stores = new WeakMap<object, ReturnType<typeof createStore>>();
@@ -54,7 +54,7 @@ export interface Brief {
 export interface Answers {
   /** Returns undefined for a text that is short enough. */
   shorten(text: string, mimeType: string): Brief | undefined;
-  read(id: string): KeptAnswer | undefined;
+  read(id: string): CachedAnswer | undefined;
 }
 
 /** `project` is an object that lives as long as the project is open. Links end with it. */

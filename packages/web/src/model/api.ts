@@ -332,7 +332,7 @@ export interface DecisionRequest {
   readonly answer?: string;
 }
 
-export interface ResumeWish {
+export interface ResumeRequestBody {
   readonly limits?: { readonly [limit: string]: number | string };
   readonly model?: string;
   readonly message?: string;
@@ -347,7 +347,7 @@ export interface InjectRequestBody {
 }
 
 /** `POST threads/ID/pause`, `interrupt`, `stop` and `kill`. */
-export interface SignalWish {
+export interface SignalRequestBody {
   readonly reason?: string;
   /** Only for `interrupt`: message to the model that replaces the interrupted reply. */
   readonly text?: string;

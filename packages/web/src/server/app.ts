@@ -8,7 +8,7 @@ import type { Me, WebRole } from '../model/api.ts';
 import type { WebAccess } from './access/authenticate.ts';
 import type { Rejection } from './access/request-guard.ts';
 import { answer, isJsonType, readBody } from './answer.ts';
-import type { AddRoutes, ApiEnv, WebAsker, WebParts } from './context.ts';
+import type { AddRoutes, ApiEnv, WebCaller, WebParts } from './context.ts';
 import { addHeaders } from './headers.ts';
 import { needs, routeRoles } from './roles.ts';
 import { addApprovalsRoutes } from './routes/approvals.ts';
@@ -61,7 +61,7 @@ function addSession(
   open: OpenAnswers,
 ): void {
   const { runtime, version } = parts;
-  const meOf = ({ who, role, expires }: WebAsker): Me => ({
+  const meOf = ({ who, role, expires }: WebCaller): Me => ({
     who,
     role,
     expires,
@@ -71,7 +71,7 @@ function addSession(
     currency: plainText(runtime.library.config('pricing').value.currency) || 'USD',
     fleet: runtime.registry.place !== undefined,
   });
-  const note = ({ who, id }: WebAsker, operation: string) =>
+  const note = ({ who, id }: WebCaller, operation: string) =>
     runtime.audit.write(personAuditRow({ who, channel: 'web' }, operation, id));
   api.post('/session', async (context) => {
     const body = await readBody(context);

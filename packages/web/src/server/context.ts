@@ -9,7 +9,7 @@ import type {
   ActionResult,
   FleetState,
   ListedRun,
-  ResumeWish,
+  ResumeRequestBody,
   RunRequestBody,
   StreamFrame,
   Topic,
@@ -18,7 +18,7 @@ import type {
 } from '../model/api.ts';
 
 /** Actor of a request: a person with a session of the page, or a program with a token. */
-export interface WebAsker {
+export interface WebCaller {
   readonly id: string;
   /** Name of the actor in journals and in the audit. */
   readonly who: string;
@@ -29,7 +29,7 @@ export interface WebAsker {
 export interface ApiEnv {
   Bindings: HttpBindings;
   Variables: {
-    asker: WebAsker;
+    asker: WebCaller;
     /** Called if the role of the actor does not allow the route. */
     onRefused?: (needed: WebRole) => void;
   };
@@ -78,8 +78,8 @@ export interface Hub {
 /** Threads that run in this process for a client of the server. */
 export interface Runs {
   /** Resolves when the thread exists, not when it ends. */
-  start(body: RunRequestBody, by: WebAsker): Promise<Outcome<ActionResult>>;
-  resume(id: string, body: ResumeWish, by: WebAsker): Promise<Outcome<ActionResult>>;
+  start(body: RunRequestBody, by: WebCaller): Promise<Outcome<ActionResult>>;
+  resume(id: string, body: ResumeRequestBody, by: WebCaller): Promise<Outcome<ActionResult>>;
   /** Resumes the thread after a decision, unless another process has the lease. */
   decided(thread: string): void;
   /** Resumes the thread, so that it creates a new request. Called if the file of its request has changed. */
@@ -114,6 +114,6 @@ export interface WebParts extends WebBase {
  */
 export type AdmitSocket = (
   incoming: IncomingMessage,
-) => { readonly asker: WebAsker } | { readonly status: number; readonly message: string };
+) => { readonly asker: WebCaller } | { readonly status: number; readonly message: string };
 
 export type AddRoutes = (api: Hono<ApiEnv>, parts: WebParts) => void;

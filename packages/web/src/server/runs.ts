@@ -28,8 +28,8 @@ import {
   type ThreadObserver,
   type Threads,
 } from '@kernmantle/core/runtime';
-import type { ActionResult, ResumeWish, RunRequestBody } from '../model/api.ts';
-import type { Hub, Runs, WebAsker, WebParts } from './context.ts';
+import type { ActionResult, ResumeRequestBody, RunRequestBody } from '../model/api.ts';
+import type { Hub, Runs, WebCaller, WebParts } from './context.ts';
 
 interface RunsPorts extends Pick<WebParts, 'runtime' | 'store' | 'clock' | 'onError'> {
   readonly hub: Pick<Hub, 'text'>;
@@ -41,7 +41,7 @@ const AT_WORK: ReadonlySet<string> = new Set(['spawning', 'running', 'terminatin
 const POLL_MS = 20;
 const MAX_LOOKS = 100;
 
-export const speakerOf = ({ who }: WebAsker): Actor => ({ who, channel: 'web' });
+export const speakerOf = ({ who }: WebCaller): Actor => ({ who, channel: 'web' });
 
 /** Refuses limits above the current ones, because a run can only lower them. */
 function checkLowered(
@@ -76,7 +76,7 @@ const limitsIn = (
 
 const requestOf = (
   { directive, inputs, limits, model, message }: RunRequestBody,
-  by: WebAsker,
+  by: WebCaller,
 ): RunRequest =>
   compact<RunRequest>({
     directive,
@@ -87,9 +87,9 @@ const requestOf = (
     by: { who: by.who, surface: 'web' },
   });
 
-function optionsOf(id: string, body: ResumeWish, asker: WebAsker): ResumeOptions {
-  const speaker = speakerOf(asker);
-  const by = actorName(speaker);
+function optionsOf(id: string, body: ResumeRequestBody, asker: WebCaller): ResumeOptions {
+  const actor = speakerOf(asker);
+  const by = actorName(actor);
   const { limits, model, message, from, why } = body;
   return compact<ResumeOptions>({
     from,
@@ -97,7 +97,7 @@ function optionsOf(id: string, body: ResumeWish, asker: WebAsker): ResumeOptions
     ...limitsIn(limits),
     words: message === undefined ? undefined : { text: message, by },
     by,
-    audit: personAuditRow(speaker, 'resume', id, why),
+    audit: personAuditRow(actor, 'resume', id, why),
   });
 }
 
@@ -112,7 +112,7 @@ function withRestart({ error }: Failure): Failure {
 
 /** Writes an audit row for a failed request. */
 const auditFailures =
-  ({ audit }: Runtime, operation: string, target: string, by: WebAsker) =>
+  ({ audit }: Runtime, operation: string, target: string, by: WebCaller) =>
   <T>(outcome: Outcome<T>): Outcome<T> => {
     if (outcome.ok) return outcome;
     const { code, detail } = outcome.error;
@@ -200,7 +200,7 @@ export function createRuns(ports: RunsPorts): Runs {
   async function resume(
     id: string,
     work: RunWork,
-    body: ResumeWish = {},
+    body: ResumeRequestBody = {},
   ): Promise<Outcome<ActionResult>> {
     const key = canonicalJson(compact<JsonObject>({ ...body }));
     const current = beginning.get(id);

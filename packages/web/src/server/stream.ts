@@ -5,7 +5,7 @@ import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
 import { fail, type Outcome, ok } from '@kernmantle/core/base';
 import type { StreamFrame, Topic } from '../model/api.ts';
 import { answer } from './answer.ts';
-import type { AddRoutes, Hub, Subscription, WebAsker } from './context.ts';
+import type { AddRoutes, Hub, Subscription, WebCaller } from './context.ts';
 import { addHeaders } from './headers.ts';
 import { ALIVE_MS, createBacklog, frameBlock } from './live/wire.ts';
 import { needs } from './roles.ts';
@@ -95,7 +95,7 @@ function sendFrames(
   return subscribed;
 }
 
-const lifeOf = ({ expires }: WebAsker, now: number): number =>
+const lifeOf = ({ expires }: WebCaller, now: number): number =>
   Number.isFinite(expires) ? Math.max(0, expires - now) : MAX_TIMER_MS;
 
 export const addStream: AddRoutes = (api, { hub, clock }) => {

@@ -158,8 +158,8 @@ async function openProposal(
   }
   if (!open) return undefined;
   if (open.state === 'auto') return { open, state: 'approved' };
-  const asked = await store.approvals({ id: open.approval ?? '' });
-  return { open, state: asked.ok ? asked.output[0]?.state : undefined };
+  const approvals = await store.approvals({ id: open.approval ?? '' });
+  return { open, state: approvals.ok ? approvals.output[0]?.state : undefined };
 }
 
 /** Writes an approved change before a thread is restored, so that the thread runs with it. */

@@ -453,8 +453,8 @@ async function raiseEvent(
 /** Returns the open call of a checkpoint. Before the step it has no result. */
 function openAt(event: FlowEvent, { call }: Step): NonNullable<Situation['open']> {
   if (!call) return 'fault' in event ? { fault: event.fault } : {};
-  const held = event.name !== 'before_step' && { held: () => call.held(event) };
-  return { call: call.id, ...held };
+  const withheld = event.name !== 'before_step' && { held: () => call.held(event) };
+  return { call: call.id, ...withheld };
 }
 
 async function situationOf(

@@ -60,7 +60,7 @@ function instruction({ library }: Pick<HarnessPorts, 'library'>): Outcome<string
 const SIGNALLED: Ending = { status: 'interrupted', reason: 'the thread received a signal' };
 
 /** Handles signals that stopped a request. A tool call of the model ends; a script continues unless it is ended. */
-export async function heardBetween(thread: Thread): Promise<Ending | undefined> {
+export async function handleSignalsBetween(thread: Thread): Promise<Ending | undefined> {
   if (thread.talk.conversation.pending().length > 0) return SIGNALLED;
   await thread.journal.catchUp();
   const ending = handleSignals(thread);
@@ -144,7 +144,7 @@ export async function askReader(thread: Thread, reading: ReaderTask): Promise<Ou
     const mark = `=====${Buffer.from(thread.ports.random(MARK_BYTES)).toString('hex')}=====`;
     const prompt = makeValue(promptOf(reading, mark, problem), { descriptor: marks });
     const question = { prompt, tier: undefined, system: system.output };
-    const reply = await askModel(thread, question, () => heardBetween(thread));
+    const reply = await askModel(thread, question, () => handleSignalsBetween(thread));
     if (!reply.ok) return reply;
     const fits = readAnswer(shape.output, reply.output.text, identifiers.output, isMentioned);
     if (fits.ok) return fits;

@@ -4,7 +4,7 @@ import { plainText } from '../../base/index.ts';
 import { isValue, makeValue, mergeAll } from '../../flow/index.ts';
 import type { Recorded } from '../../journal/index.ts';
 import { readsOf } from '../../kernel/index.ts';
-import { heardBetween } from '../reading/ask-reader.ts';
+import { handleSignalsBetween } from '../reading/ask-reader.ts';
 import { askModel, chooseModel } from '../script-thread/script-actions.ts';
 import type { BudgetHolder, Thread } from '../thread/thread.ts';
 
@@ -43,7 +43,7 @@ export async function askAgain(
     thread.talk.conversation.learn(descriptor, false);
     const text = 'x'.repeat(Math.max(0, sizeOf(remaining) - EMPTY_PROMPT));
     const question = { prompt: makeValue(text, { descriptor }), tier: tierFor(thread, first) };
-    await askModel(thread, question, () => heardBetween(thread));
+    await askModel(thread, question, () => handleSignalsBetween(thread));
     const now = await rest();
     if (now.length === remaining.length) return;
     remaining = now;

@@ -341,10 +341,10 @@ function storeOf(scene: Scene): Store {
       for (const child of commit.children ?? []) await learn(child.id, thread);
       const refused = commit.reserve && pastRefusal(recordOf(thread).events[count(thread)], thread);
       if (refused) return refused;
-      const unheard = commit.expect.quiet ? unheardAt(thread, commit) : [];
+      const missed = commit.expect.quiet ? unheardAt(thread, commit) : [];
       // A signal arrived when the thread was about to park.
-      if (unheard.length > 0) {
-        undelivered.set(thread, unheard);
+      if (missed.length > 0) {
+        undelivered.set(thread, missed);
         return fail('signalled', 'a signal arrived in the recorded run');
       }
       return (commit.children ?? []).length > 0 && isLost(id)
@@ -587,8 +587,8 @@ export function createReplayStage(
 ) {
   const live = createLiveThreads();
   let end = Number.POSITIVE_INFINITY;
-  const known = new Map<string, ReplayedThread>([[id, { was: id, record }]]);
-  const recordOf = (thread: string): RecordedAnswers => known.get(thread)?.record ?? NOTHING;
+  const byThread = new Map<string, ReplayedThread>([[id, { was: id, record }]]);
+  const recordOf = (thread: string): RecordedAnswers => byThread.get(thread)?.record ?? NOTHING;
   const endOf = (thread: string): number => (thread === id ? end : Number.POSITIVE_INFINITY);
   const counted = countEvents(empty, recordOf, endOf);
   const { count } = counted;
@@ -597,7 +597,7 @@ export function createReplayStage(
     if (!running) return;
     await playOthers(running, recordOf(thread), () => count(thread), endOf(thread));
   });
-  const store = storeOf({ ...counted, real, empty, id, known, recordOf, play });
+  const store = storeOf({ ...counted, real, empty, id, known: byThread, recordOf, play });
 
   const askInside = asksInside({ live, recordOf, count, play });
   /** Makes a call with its limits, events and hooks. The result comes from the journal. */
@@ -635,7 +635,7 @@ export function createReplayStage(
     const { references } = running?.talk ?? {};
     // References need the whole result.
     return references
-      ? await wholeRecorded(real, known.get(thread)?.was ?? thread, recorded)
+      ? await wholeRecorded(real, byThread.get(thread)?.was ?? thread, recorded)
       : recorded;
   };
   const kernel: Kernel = {

@@ -20,7 +20,7 @@ import { createThread } from '../run/create.ts';
 import type { ResumeOptions } from '../run/reopen.ts';
 import { prepareAgain, resumeThread } from '../run/resume.ts';
 import { hasShippedRunner } from '../run/runner.ts';
-import { type BirthPlace, runHook, runPrepared } from '../run/start.ts';
+import { runHook, runPrepared, type ThreadOrigin } from '../run/start.ts';
 import { detachedKey } from '../thread/budget.ts';
 import { unpackMarks } from '../thread/conversation.ts';
 import { LEASE_MS } from '../thread/journal-writer.ts';
@@ -127,7 +127,7 @@ async function birthPlace(
   real: Store,
   row: ThreadRow,
   events: readonly Recorded[],
-): Promise<Outcome<BirthPlace>> {
+): Promise<Outcome<ThreadOrigin>> {
   const above = await placeAncestors(stage, real, row);
   if (!above.ok) return above;
   const parent = await parentOf(stage, real, row, above.output);
@@ -156,7 +156,7 @@ async function birthPlace(
 function givenIn(
   opening: RecordedOf<'tool_result'> | undefined,
   first: RecordedOf<'user_message'> | undefined,
-): NonNullable<BirthPlace['given']> {
+): NonNullable<ThreadOrigin['given']> {
   const inputs = Object.entries(opening?.data.given ?? {}).map(
     ([name, input]) => [name, unpackMarks(getOwn(input, 'marks'))] as const,
   );
@@ -194,7 +194,7 @@ const wantedIn = (limits: JsonObject): JsonObject =>
 async function runAgain(
   stage: ReplayStage,
   prepared: Prepared,
-  place: BirthPlace,
+  place: ThreadOrigin,
   events: readonly Recorded[],
   end: number,
   goesOn: boolean,

@@ -275,7 +275,7 @@ export async function commitIntent(
 }
 
 /** Returns the events and the change that return unexercised uses, for the commit of the result. */
-export const givenBack = (unused: readonly TakenUse[], call: string) => ({
+export const returnedUses = (unused: readonly TakenUse[], call: string) => ({
   events: unused.map((use) => useNote(use, call, 'returned')),
   change: { back: unused.map((use) => ({ ...useKey(use), back: true as const })) },
 });

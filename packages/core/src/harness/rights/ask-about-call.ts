@@ -73,7 +73,7 @@ export function answerIn({ id, state, why = '', shown }: Approval): ApprovalAnsw
   return { answer, approval: id, ...(why !== '' && { why }), ...preview };
 }
 
-interface AskedCall {
+interface QuestionedCall {
   /** Id of the step. Empty for a request to a model, which the conversation identifies. */
   readonly id: string;
   /** Key of the call. A repetition of the same call has the same key; no other call has it. */
@@ -94,7 +94,7 @@ function rightsHash(ports: HarnessPorts, { directive }: Lineage): string {
 /** Fails if the call has begun and cannot be repeated, because it could not wait for the answer. */
 function tooLate(
   { phase, op }: Question,
-  { effect, isBegun }: AskedCall,
+  { effect, isBegun }: QuestionedCall,
 ): Outcome<never> | undefined {
   if (effect !== 'write' || (phase === 'before' && !isBegun)) return undefined;
   const name = operationName(op);
@@ -127,10 +127,10 @@ async function putQuestion(
 ): Promise<Outcome<ApprovalAnswer>> {
   const { journal, ports, place, control } = thread;
   const expires = ports.clock.now() + ports.policies().policy.approvalMs;
-  const shown = await threadCallShown(thread, question);
+  const callPreview = await threadCallShown(thread, question);
   const id = makeApprovalId(ports.random);
   const { owner } = askedFor(place);
-  const request: NewApproval = { id, kind: 'call', binding, shown, expires, ...owner };
+  const request: NewApproval = { id, kind: 'call', binding, shown: callPreview, expires, ...owner };
   const data = {
     kind: 'call',
     action: 'ask',
@@ -167,7 +167,7 @@ async function take(
 }
 
 /** True if the answer was used. An answer is for one effect, so a repeated write needs a new one. */
-const isSpent = ({ state }: Approval, { id, effect }: AskedCall): boolean =>
+const isSpent = ({ state }: Approval, { id, effect }: QuestionedCall): boolean =>
   state === 'used' && effect === 'write' && id !== '';
 
 /** Updates the preview of a pending request about a file that has changed since. */
@@ -195,7 +195,7 @@ async function askedBefore(
 
 /** Returns the port that asks a person about one call of a thread. */
 export const askAbout =
-  (thread: ApprovalRequester, call: AskedCall): AskPort =>
+  (thread: ApprovalRequester, call: QuestionedCall): AskPort =>
   async (question) => {
     const { ports, place, control, journal } = thread;
     if (ports.replay) return await askedBefore(thread, question, ports.replay);
@@ -263,8 +263,15 @@ export async function escalateFailure(
   const expires = ports.clock.now() + ports.policies().policy.approvalMs;
   const { owner, hook } = askedFor(place);
   const binding = { action: 'escalate', tool, call, turn: journal.turn, ...hook };
-  const shown = { action: 'escalate', question, directive: place.directive.name, tool };
-  const request: NewApproval = { id, kind: 'question', binding, shown, expires, ...owner };
+  const requestPreview = { action: 'escalate', question, directive: place.directive.name, tool };
+  const request: NewApproval = {
+    id,
+    kind: 'question',
+    binding,
+    shown: requestPreview,
+    expires,
+    ...owner,
+  };
   const about = { kind: 'question', state: 'pending', approval: id, action: 'escalate' } as const;
   const data = { ...about, call_id: call, held: content, marks };
   const committed = await journal.commit({ type: 'approval', data }, { ask: [request] });

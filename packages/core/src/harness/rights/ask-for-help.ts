@@ -88,12 +88,12 @@ function refusal(ports: HarnessPorts, grant: Grant): Outcome<null> {
     });
   }
   const ceilings = ports.policies().policy.ceilings();
-  const left = createCeilingVerifier(ceilings, catalog).holds(grant.capability);
+  const remaining = createCeilingVerifier(ceilings, catalog).holds(grant.capability);
   // A ceiling can allow the name and forbid the whole scope. An approval would have no effect then.
   const taken = ceilings
     .flatMap((ceiling) => capsOn(ceiling, grant, catalog))
     .find(({ extent }) => extent === 'whole');
-  if (!left.ok || !taken) return left;
+  if (!remaining.ok || !taken) return remaining;
   return fail('permission_denied', `the policy ${taken.message}; an approval does not lift it`, {
     missing: '',
     rule: 'policy',
@@ -207,8 +207,8 @@ function questionOf(
         'a thread cannot raise its own limits; a hook can at a limit, or a person who resumes the thread';
       return fail('invalid_input', message);
     }
-    const shown = { action, question: reason, ...shownAsker(thread), limits };
-    return ok({ kind: 'limit', binding: { limits, call, ...hook }, shown });
+    const preview = { action, question: reason, ...shownAsker(thread), limits };
+    return ok({ kind: 'limit', binding: { limits, call, ...hook }, shown: preview });
   }
   if (action === 'escalate' && capability) {
     return capabilityQuestion(thread, { capability, ...(scope && { scope }) }, reason);

@@ -96,7 +96,7 @@ export async function finish(thread: Thread, ending: Ending): Promise<ThreadResu
         status,
         cost,
         release: await releaseOf(thread, status),
-        ...quietly(place, status),
+        ...untilSignal(place, status),
       });
   if (!end.ok && end.error.code === 'signalled') return undefined;
   // INVARIANT: an ended thread is always released after its transcript is written. A sweep of the store
@@ -131,7 +131,7 @@ async function releaseOf(
 }
 
 /** Only the loop can continue where it stopped. A script starts again, so it parks and is resumed. */
-const quietly = (
+const untilSignal = (
   { plan, directive, runner }: Lineage,
   status: Ending['status'],
 ): { quiet?: true } =>

@@ -229,7 +229,7 @@ function settleStarted(thread: UnfinishedTurn, started: ReadonlyMap<string, stri
  * Reports lost commits to the model. A transcript with more events than the store proves them: the disk lost the end
  * of one file. A call in a lost event can have taken effect, so it is not repeated.
  */
-export function tellLostCommits(thread: UnfinishedTurn, { events, calls }: LostCommits): void {
+export function recordLostCommits(thread: UnfinishedTurn, { events, calls }: LostCommits): void {
   if (events === 0) return;
   thread.journal.note({ type: 'commits_lost', data: { events, calls } });
   const pending = new Set(thread.talk.conversation.pending().map(({ id }) => id));

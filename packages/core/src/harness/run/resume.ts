@@ -44,9 +44,9 @@ import { mayStart, prepareThread } from './prepare.ts';
 import {
   chargeUnreadRequests,
   endOrphanedHooks,
+  recordLostCommits,
   revertUnstartedTurn,
   settleUnfinishedCalls,
-  tellLostCommits,
   uncountTurn,
 } from './recover.ts';
 import {
@@ -273,7 +273,7 @@ async function catchUpWith(
   const children = hooks.ok ? await catchUp(thread, work, leased.open) : hooks;
   if (!children.ok) thread.control.ending ??= childrenUnreadable(children);
   await resumeAfterProposal(thread, prepared, history);
-  if (lost) tellLostCommits(thread, lost);
+  if (lost) recordLostCommits(thread, lost);
   return { history, work };
 }
 
@@ -404,10 +404,10 @@ export async function resumeLeasedThread(
     const message = `thread \`${id}\` has ended: ${row.status}`;
     return await releaseUnstarted(ports, held, fail('thread_ended', message), {});
   }
-  const told = await ports.store.signals(id, held.acknowledged);
-  if (!told.ok) return await releaseUnstarted(ports, held, told);
-  if (row.kind === 'hook') return ok(await leaveToServed(ports, held, told.output.length > 0));
-  const staysPaused = row.status === 'paused' && told.output.every(keepsPause);
+  const signals = await ports.store.signals(id, held.acknowledged);
+  if (!signals.ok) return await releaseUnstarted(ports, held, signals);
+  if (row.kind === 'hook') return ok(await leaveToServed(ports, held, signals.output.length > 0));
+  const staysPaused = row.status === 'paused' && signals.output.every(keepsPause);
   const resumed = staysPaused
     ? await handleInPause(ports, held, since, signal)
     : await resumeWithLease(ports, held, since, signal, {});

@@ -11,7 +11,7 @@ import type { EffectiveLimit, EffectiveLimits, LimitAmounts, LimitName } from '.
 import { createRules, rulesOf } from '../rights/thread-rules.ts';
 import { scriptOutputs, scriptRequest } from '../script-thread/script-thread.ts';
 import { BUDGETED } from '../thread/budget.ts';
-import { permittedTools, toolsTold } from '../thread/permitted-tools.ts';
+import { describedTools, permittedTools } from '../thread/permitted-tools.ts';
 import type { ThreadResult } from '../thread/ports.ts';
 import { systemPrompt } from '../thread/prompt.ts';
 import type {
@@ -36,7 +36,7 @@ function askingDirective(
   const found = ports.library.find('directive', hook.directive);
   const directive = found.ok ? found.output.directive : undefined;
   if (!found.ok || !directive || directive.process.script !== undefined) return undefined;
-  const tools = toolsTold(permittedTools(ports, directive), false);
+  const tools = describedTools(permittedTools(ports, directive), false);
   return { directive, bytes: found.output.body.length + JSON.stringify(tools).length };
 }
 

@@ -53,7 +53,7 @@ import {
 } from './run-hook.ts';
 import { hasHooks } from './runner.ts';
 
-export interface BirthPlace {
+export interface ThreadOrigin {
   parent?: Thread;
   kind?: 'thread' | 'hook';
   /** Id of the thread. Absent: it is generated from the directive's name and the time. */
@@ -85,7 +85,7 @@ export interface Started {
 async function createRow(
   ports: HarnessPorts,
   { item, directive, limits, inputs }: Prepared,
-  place: BirthPlace,
+  place: ThreadOrigin,
   events: readonly JournalEvent[],
   reserved: LimitAmounts,
   { title, search }: AboutRun,
@@ -138,7 +138,7 @@ const identityOf = (
 function whatRan(
   ports: HarnessPorts,
   { item, directive, model }: Prepared,
-  { parent, kind, by }: BirthPlace,
+  { parent, kind, by }: ThreadOrigin,
 ): WhatRan {
   const { library, project, threads } = ports;
   const { policy } = ports.policies();
@@ -211,7 +211,7 @@ async function leaveQueued(
 async function begin(
   ports: HarnessPorts,
   prepared: Prepared,
-  place: BirthPlace,
+  place: ThreadOrigin,
   signal: AbortSignal,
   message: string,
 ): Promise<Outcome<Started>> {
@@ -327,8 +327,15 @@ async function startHook(
   // The inputs of a hook can contain anything that its thread has read.
   const marks = thread.talk.conversation.allMarks();
   const from = reserve && { drawFrom: reserve };
-  const given = foreign && { inputs: new Map(foreign.map((input) => [input, marks])) };
-  const birth = { parent: thread, kind: 'hook', about, marks, given, ...from } as const;
+  const untrustedInputs = foreign && { inputs: new Map(foreign.map((input) => [input, marks])) };
+  const birth = {
+    parent: thread,
+    kind: 'hook',
+    about,
+    marks,
+    given: untrustedInputs,
+    ...from,
+  } as const;
   return await runPrepared(ports, prepared.output, birth, control.signal, '');
 }
 

@@ -25,7 +25,7 @@ import { unpackMarks } from '../thread/conversation.ts';
 import type { CallIntent, HarnessPorts, Interruption, Thread } from '../thread/thread.ts';
 
 /** The caller of a function about a thread. */
-export interface Asker {
+export interface ThreadReader {
   readonly ports: HarnessPorts;
   /** Thread that calls. `undefined`: a person or a program. */
   readonly thread: Thread | undefined;
@@ -41,14 +41,15 @@ export interface Asker {
 }
 
 /** True for a remote program, which is not the owner of these threads. */
-export const isClient = ({ thread, surface }: Asker): boolean => !thread && surface === 'mcp';
+export const isClient = ({ thread, surface }: ThreadReader): boolean =>
+  !thread && surface === 'mcp';
 
 // INVARIANT: a client only ever names the handles that it got, whatever its policy allows. It never gets the ids
 // of other threads.
-const idFor = (asker: Asker, name: string): string | undefined =>
+const idFor = (asker: ThreadReader, name: string): string | undefined =>
   isClient(asker) ? asker.handles?.idOf(name) : name;
 
-export const nameFor = (asker: Asker, id: string): string =>
+export const nameFor = (asker: ThreadReader, id: string): string =>
   isClient(asker) ? (asker.handles?.handleOf(id) ?? '') : id;
 
 const NOT_HANDED = fail(
@@ -59,7 +60,7 @@ const NOT_HANDED = fail(
 
 /** Finds a thread that the asker may read or control. */
 export async function reach(
-  asker: Asker,
+  asker: ThreadReader,
   name: string,
   capability: 'thread.read' | 'thread.control' | 'registry.read',
 ): Promise<Outcome<ThreadRow>> {
@@ -86,7 +87,7 @@ export interface Answer {
 const plain = (output: Json): Outcome<Answer> => ok({ output, marks: EMPTY });
 const when = (ms: number): string => new Date(ms).toISOString();
 
-function summary(asker: Asker, row: ThreadSummary): JsonObject {
+function summary(asker: ThreadReader, row: ThreadSummary): JsonObject {
   const { id, directive, version, runner, status, depth, kind, attempt, seq, cost } = row;
   const parent = isClient(asker) ? undefined : row.parent;
   return {
@@ -108,7 +109,7 @@ function summary(asker: Asker, row: ThreadSummary): JsonObject {
 }
 
 export async function threadStatus(
-  asker: Asker,
+  asker: ThreadReader,
   id: string,
   capability: 'thread.read' | 'registry.read' = 'thread.read',
 ): Promise<Outcome<Answer>> {
@@ -120,7 +121,7 @@ export async function threadStatus(
 const MAX_HANDED = 100;
 
 // INVARIANT: a client is only ever listed the threads whose handles it got.
-async function queryHanded(asker: Asker, filter: JsonObject): Promise<Outcome<Answer>> {
+async function queryHanded(asker: ThreadReader, filter: JsonObject): Promise<Outcome<Answer>> {
   const { directive_name, status, limit } = filter;
   const order = plainText(filter.order_by).toLowerCase();
   const isUpdated = order.startsWith('updated');
@@ -137,7 +138,10 @@ async function queryHanded(asker: Asker, filter: JsonObject): Promise<Outcome<An
   return plain({ threads: listed.map((row) => summary(asker, row)) });
 }
 
-export async function queryThreads(asker: Asker, filter: JsonObject): Promise<Outcome<Answer>> {
+export async function queryThreads(
+  asker: ThreadReader,
+  filter: JsonObject,
+): Promise<Outcome<Answer>> {
   const allowed = asker.verify({ capability: 'registry.read' });
   if (!allowed.ok) return allowed;
   if (isClient(asker)) return await queryHanded(asker, filter);
@@ -176,7 +180,7 @@ function shownEvent({ seq, ts, turn, type, data }: StoredEvent): JsonObject {
 
 // INVARIANT: the text of an event can repeat any earlier event, so it always carries the marks of the whole
 // journal up to there.
-async function marksUpTo(asker: Asker, id: string): Promise<Outcome<Descriptor>> {
+async function marksUpTo(asker: ThreadReader, id: string): Promise<Outcome<Descriptor>> {
   const live = asker.ports.threads.live.get(id);
   if (live) return ok(live.thread.talk.conversation.allMarks());
   const history = await readJournal(asker.ports.store, id);
@@ -193,7 +197,11 @@ async function marksUpTo(asker: Asker, id: string): Promise<Outcome<Descriptor>>
 const AUTO_ID = /_\d{8}_\d{6}_[0-9a-z]{4}$/;
 
 /** Returns events for a client, with the thread and its children under the client's handles. */
-function withHandles(asker: Asker, id: string, events: readonly StoredEvent[]): JsonObject[] {
+function withHandles(
+  asker: ThreadReader,
+  id: string,
+  events: readonly StoredEvent[],
+): JsonObject[] {
   const visible = events.map(shownEvent);
   if (!isClient(asker)) return visible;
   const spawned = events.flatMap(({ type, data: { thread_id } }) =>
@@ -211,7 +219,7 @@ function withHandles(asker: Asker, id: string, events: readonly StoredEvent[]): 
 }
 
 export async function threadEvents(
-  asker: Asker,
+  asker: ThreadReader,
   name: string,
   { count, after }: { count: number; after: number | undefined },
   capability: 'thread.read' | 'registry.read',
@@ -233,7 +241,11 @@ export async function threadEvents(
 const MAX_WAIT_MS = 24 * 3600 * 1000;
 
 /** Waits for a thread. Returns its result, or its state when the time is up. */
-async function waitOne(asker: Asker, name: string, signal: AbortSignal): Promise<Outcome<Answer>> {
+async function waitOne(
+  asker: ThreadReader,
+  name: string,
+  signal: AbortSignal,
+): Promise<Outcome<Answer>> {
   const own = asker.thread?.place;
   // The thread itself and its ancestors wait for this call, so the wait would never end.
   if (own?.chain.includes(name)) {
@@ -259,7 +271,7 @@ async function waitOne(asker: Asker, name: string, signal: AbortSignal): Promise
     : await stillRunning(asker, id);
 }
 
-async function stillRunning(asker: Asker, id: string): Promise<Outcome<Answer>> {
+async function stillRunning(asker: ThreadReader, id: string): Promise<Outcome<Answer>> {
   const row = await asker.ports.store.thread(id);
   if (!row.ok) return row;
   const { seq, cost } = row.output;
@@ -289,7 +301,7 @@ const isStep = (type: string): boolean =>
 
 /** Reports every turn and step, and that the thread still runs. */
 async function showProgress(
-  { ports, handles }: Asker,
+  { ports, handles }: ThreadReader,
   { id, seq, limits }: ThreadRow,
   signal: AbortSignal,
 ): Promise<void> {
@@ -319,7 +331,7 @@ async function showProgress(
 }
 
 export async function waitThreads(
-  asker: Asker,
+  asker: ThreadReader,
   ids: readonly string[],
   timeoutMs: number,
 ): Promise<Outcome<Answer[]>> {

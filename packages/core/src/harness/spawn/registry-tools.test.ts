@@ -1,15 +1,15 @@
 import { expect, test } from 'vitest';
 import { fail, ok } from '../../base/index.ts';
-import type { Asker } from './read-threads.ts';
+import type { ThreadReader } from './read-threads.ts';
 import { updateStatus } from './registry-tools.ts';
 
-const asker = (status: string, holds = true): Asker =>
+const asker = (status: string, holds = true): ThreadReader =>
   ({
     ports: { store: { thread: async () => ok({ id: 'a', status, chain: ['a'] }) } },
     thread: undefined,
     surface: 'cli',
     verify: () => (holds ? ok(null) : fail('permission_denied', 'no')),
-  }) as unknown as Asker;
+  }) as unknown as ThreadReader;
 
 test('`running` is asked for as a resume, which only what rests can be', async () => {
   const wanted = { thread_id: 'a', status: 'running' };

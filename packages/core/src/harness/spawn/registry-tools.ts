@@ -4,13 +4,13 @@ import { EMPTY } from '../../flow/index.ts';
 import type { JournalEvent } from '../../journal/index.ts';
 import type { NewThread } from '../../store/index.ts';
 import { withLease } from '../thread/with-lease.ts';
-import type { Answer, Asker } from './read-threads.ts';
-import { resume, steer, type Wish } from './steer.ts';
+import type { Answer, ThreadReader } from './read-threads.ts';
+import { resume, type SignalKind, steer } from './steer.ts';
 
 const NEEDED = { capability: 'registry.write' };
 
 /** Signal for each status. The owner of the lease handles it at the next step. */
-const SIGNALS: Readonly<Record<string, Wish>> = {
+const SIGNALS: Readonly<Record<string, SignalKind>> = {
   paused: 'pause',
   terminating: 'terminate',
   terminated: 'terminate',
@@ -18,7 +18,7 @@ const SIGNALS: Readonly<Record<string, Wish>> = {
 };
 
 export async function updateStatus(
-  asker: Asker,
+  asker: ThreadReader,
   { thread_id, status }: JsonObject,
 ): Promise<Outcome<Answer>> {
   const allowed = asker.verify(NEEDED);
@@ -33,7 +33,10 @@ export async function updateStatus(
   return await steer(asker, plainText(thread_id), signal);
 }
 
-export async function register(asker: Asker, parameters: JsonObject): Promise<Outcome<Answer>> {
+export async function register(
+  asker: ThreadReader,
+  parameters: JsonObject,
+): Promise<Outcome<Answer>> {
   const allowed = asker.verify(NEEDED);
   if (!allowed.ok) return allowed;
   const { ports, thread } = asker;
@@ -68,7 +71,10 @@ const EVENT_NAME = /^[a-z][a-z0-9_]{0,59}$/;
 
 // INVARIANT: a caller only ever writes a `logged` event. A resume reads none of them, so such an event cannot
 // imitate a real one.
-export async function logEvent(asker: Asker, parameters: JsonObject): Promise<Outcome<Answer>> {
+export async function logEvent(
+  asker: ThreadReader,
+  parameters: JsonObject,
+): Promise<Outcome<Answer>> {
   const allowed = asker.verify(NEEDED);
   if (!allowed.ok) return allowed;
   const { ports, by } = asker;

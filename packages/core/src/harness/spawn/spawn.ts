@@ -9,7 +9,7 @@ import { firstExceeded, type LimitAmounts, limitFault, UNITS } from '../limits/l
 import { declaredRights } from '../rights/thread-token.ts';
 import { type LimitsLeft, prepareThread, type RunRequest } from '../run/prepare.ts';
 import { hasShippedRunner, knownRunner } from '../run/runner.ts';
-import { type BirthPlace, prepareElsewhere, type Started, startSpawned } from '../run/start.ts';
+import { prepareElsewhere, type Started, startSpawned, type ThreadOrigin } from '../run/start.ts';
 import { BUDGETED, budgetOf, detachedKey, shortageFault, shortageIn } from '../thread/budget.ts';
 import { withFreshId } from '../thread/opening.ts';
 import type {
@@ -28,7 +28,7 @@ export interface SpawnRequest extends RunRequest {
   detached: boolean;
   /** Marks of the inputs and the message together. `given`: marks of single ones. */
   marks: Descriptor;
-  given?: BirthPlace['given'];
+  given?: ThreadOrigin['given'];
   /** True if a lost process can have created the child of this call. */
   isUnfinished?: boolean;
 }
@@ -129,12 +129,12 @@ async function begin(
   const may = checkSpawn(parent);
   if (!may.ok) return may;
   meter.countSpawn();
-  const spawn: BirthPlace['spawn'] = () => ({
+  const spawn: ThreadOrigin['spawn'] = () => ({
     charge: { spawns: 1n },
     cost: packCost(meter.read()),
     ...(detached && { reserve: [reserveDetached(id, prepared)] }),
   });
-  const place: BirthPlace = { parent, id, runner, detached, marks, given, spawn };
+  const place: ThreadOrigin = { parent, id, runner, detached, marks, given, spawn };
   // INVARIANT: a child is only ever stopped by the end of its parent, never by the signal of one call.
   const started = await startSpawned(ports, prepared, place, NEVER, message);
   if (started.ok) return started;

@@ -4,10 +4,10 @@ import { EMPTY } from '../../flow/index.ts';
 import { isEnded, type ThreadStatus } from '../../store/index.ts';
 import { countChild, endUnattended, resultOf } from '../children/children.ts';
 import { packMarks } from '../thread/conversation.ts';
-import { type Answer, type Asker, nameFor, reach } from './read-threads.ts';
+import { type Answer, nameFor, reach, type ThreadReader } from './read-threads.ts';
 
 /** Kind of a signal. A thread that no process runs is ended or resumed here. */
-export type Wish = 'message' | 'pause' | 'interrupt' | 'terminate' | 'kill';
+export type SignalKind = 'message' | 'pause' | 'interrupt' | 'terminate' | 'kill';
 
 /** No process runs these threads, so a signal alone would wait forever. */
 const IDLE = new Set<ThreadStatus>(['paused', 'waiting', 'needs_input', 'interrupted']);
@@ -16,14 +16,19 @@ type EndedFromOutside = 'terminated' | 'killed';
 const toAnswer = (output: Json): Outcome<Answer> => ok({ output, marks: EMPTY });
 
 /** Sends a signal. Two equal requests are two signals. */
-function send({ ports, by }: Pick<Asker, 'ports' | 'by'>, id: string, kind: string, payload: Json) {
+function send(
+  { ports, by }: Pick<ThreadReader, 'ports' | 'by'>,
+  id: string,
+  kind: string,
+  payload: Json,
+) {
   const key = `${kind}:${Buffer.from(ports.random(12)).toString('hex')}`;
   return ports.store.signal({ thread: id, kind, payload, key, by });
 }
 
 /** Ends a thread that no process runs, and its descendants. A parent that runs here counts its cost. */
 async function endIdle(
-  { ports, by }: Pick<Asker, 'ports' | 'by'>,
+  { ports, by }: Pick<ThreadReader, 'ports' | 'by'>,
   id: string,
   status: EndedFromOutside,
 ): Promise<Outcome<null>> {
@@ -38,7 +43,7 @@ async function endIdle(
 }
 
 async function endRunning(
-  asker: Pick<Asker, 'ports' | 'by'>,
+  asker: Pick<ThreadReader, 'ports' | 'by'>,
   id: string,
   end: EndedFromOutside,
   payload: JsonObject,
@@ -51,13 +56,13 @@ async function endRunning(
 }
 
 /** Returns the marks of a message: those of the sending thread, or those of a person. */
-const marksOf = ({ thread, given }: Asker): JsonObject =>
+const marksOf = ({ thread, given }: ThreadReader): JsonObject =>
   thread ? { marks: packMarks(given) } : {};
 
 export async function steer(
-  asker: Asker,
+  asker: ThreadReader,
   name: string,
-  kind: Wish,
+  kind: SignalKind,
   payload: JsonObject = {},
 ): Promise<Outcome<Answer>> {
   const row = await reach(asker, name, 'thread.control');
@@ -83,7 +88,7 @@ export async function steer(
 
 /** Resumes a paused or interrupted thread in this process. */
 export async function resume(
-  asker: Asker,
+  asker: ThreadReader,
   name: string,
   message: string,
 ): Promise<Outcome<Answer>> {

@@ -20,17 +20,17 @@ import { MAX_PIECE, type Piece, readPiece } from '../step/large-result.ts';
 import type { HarnessPorts, LiveThreads } from '../thread/thread.ts';
 import {
   type Answer,
-  type Asker,
   isClient,
   nameFor,
   queryThreads,
+  type ThreadReader,
   threadEvents,
   threadStatus,
   waitThreads,
 } from './read-threads.ts';
 import { logEvent, register, updateStatus } from './registry-tools.ts';
 import { type SpawnRequest, spawnAnswer, spawnThread } from './spawn.ts';
-import { resume, steer, type Wish } from './steer.ts';
+import { resume, type SignalKind, steer } from './steer.ts';
 
 interface ThreadPorts {
   live: LiveThreads;
@@ -39,7 +39,7 @@ interface ThreadPorts {
 }
 
 type Answered = Promise<Outcome<Answer>>;
-type ThreadCommand = (asker: Asker, parameters: JsonObject, config: JsonObject) => Answered;
+type ThreadCommand = (asker: ThreadReader, parameters: JsonObject, config: JsonObject) => Answered;
 
 const countIn = (parameters: JsonObject, name: string, fallback: number): number => {
   const value = getOwn(parameters, name);
@@ -58,7 +58,7 @@ const MAX_CLIENT_WAIT_MS = 45_000;
 
 /** Returns the time to wait, from a parameter with one of these names. */
 function waitIn(
-  asker: Asker,
+  asker: ThreadReader,
   parameters: JsonObject,
   names: readonly string[],
   usual: number,
@@ -71,20 +71,20 @@ function waitIn(
 }
 
 /** Fails unless the policy of the surface allows the directive. It applies outside of threads. */
-const checkSurface = ({ ports, thread, surface }: Asker, name: string): Outcome<null> =>
+const checkSurface = ({ ports, thread, surface }: ThreadReader, name: string): Outcome<null> =>
   thread ? ok(null) : mayStart(ports, surface, name);
 
 const NOTHING = makeValue(null);
 
 /** Returns the marks of each input and of the message. */
-function givenIn(values: NonNullable<Asker['values']>): SpawnRequest['given'] {
+function givenIn(values: NonNullable<ThreadReader['values']>): SpawnRequest['given'] {
   const { inputs = NOTHING, initial_message: message = NOTHING } = Object.fromEntries(values);
   const names = isObject(inputs.data) ? Object.keys(inputs.data) : [];
   const marks = names.map((name) => [name, elementOf(inputs, name).meta.descriptor] as const);
   return { inputs: new Map(marks), message: message.meta.descriptor };
 }
 
-function requestOf(asker: Asker, parameters: JsonObject, config: JsonObject): SpawnRequest {
+function requestOf(asker: ThreadReader, parameters: JsonObject, config: JsonObject): SpawnRequest {
   const inputs = getOwn(parameters, 'inputs');
   const [message, model, id] = ['initial_message', 'model_tier', 'thread_id'].map((name) =>
     textIn(parameters, name),
@@ -147,13 +147,13 @@ const spawn: ThreadCommand = async (asker, parameters, config) => {
 };
 
 /** Returns the answer without the path of the transcript, because files of the runtime are closed to clients. */
-function startedAnswer(asker: Asker, answer: JsonObject, name: string): JsonObject {
+function startedAnswer(asker: ThreadReader, answer: JsonObject, name: string): JsonObject {
   const { transcript_path: _, ...rest } = answer;
   return isClient(asker) ? { ...rest, thread_id: name, handle: name } : answer;
 }
 
 async function portsFor(
-  { ports, verify }: Asker,
+  { ports, verify }: ThreadReader,
   path: string | undefined,
 ): Promise<Outcome<HarnessPorts>> {
   if (path === undefined) return ok(ports);
@@ -162,7 +162,7 @@ async function portsFor(
   );
 }
 
-async function waitThread(asker: Asker, id: string, ms: number): Answered {
+async function waitThread(asker: ThreadReader, id: string, ms: number): Answered {
   const waited = await waitThreads(asker, [id], ms);
   return waited.ok ? ok(waited.output[0] ?? { output: null, marks: EMPTY }) : waited;
 }
@@ -207,7 +207,7 @@ const registry: ThreadCommand = async (asker, parameters, config) => {
 };
 
 const steering =
-  (kind: Wish): ThreadCommand =>
+  (kind: SignalKind): ThreadCommand =>
   (asker, parameters) => {
     const reason = textIn(parameters, 'reason');
     const content = textIn(parameters, 'content') ?? textIn(parameters, 'inject_message');
@@ -254,7 +254,7 @@ const THREAD_ACTIONS = {
       : await steer(asker, id, 'message', { content: text });
   },
   cancel: (asker, id, { reason }) => steer(asker, id, 'terminate', because(reason)),
-} satisfies Record<string, (asker: Asker, id: string, parameters: JsonObject) => Answered>;
+} satisfies Record<string, (asker: ThreadReader, id: string, parameters: JsonObject) => Answered>;
 
 export type ThreadAction = keyof typeof THREAD_ACTIONS;
 
@@ -262,7 +262,7 @@ export type ThreadAction = keyof typeof THREAD_ACTIONS;
 async function askerOf(
   reach: ThreadPorts,
   call: Pick<PrimitiveCall, 'from' | 'verify' | 'signal' | 'given' | 'values' | 'idempotencyKey'>,
-): Promise<Outcome<Asker>> {
+): Promise<Outcome<ThreadReader>> {
   const { surface = '', name = '', handles, __thread_id: id, __auth } = call.from ?? {};
   // INVARIANT: a call never counts as a call of a thread without that thread's token. The id proves nothing.
   const thread = id === undefined || __auth === undefined ? undefined : reach.live.get(id)?.thread;

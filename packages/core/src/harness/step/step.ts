@@ -36,7 +36,7 @@ import { raise, raiseError } from '../hooks/raise-checkpoint.ts';
 import { packCost, usedAmounts } from '../limits/cost.ts';
 import { asLimitFault, firstExceeded, limitFault, UNITS } from '../limits/limit.ts';
 import type { Ending } from '../loop.ts';
-import { commitIntent, givenBack } from '../rights/approved-rights.ts';
+import { commitIntent, returnedUses } from '../rights/approved-rights.ts';
 import {
   APPROVED,
   askAbout,
@@ -138,7 +138,7 @@ export function noteResult(
   }
   const cost = packCost(budget.meter.read());
   const unused = thread.rights.approved.unused(call.id);
-  const returns = unused.length > 0 ? givenBack(unused, call.id) : undefined;
+  const returns = unused.length > 0 ? returnedUses(unused, call.id) : undefined;
   const events: JournalEvent[] = [{ type: 'tool_result', data }];
   journal.note(returns ? [...events, ...returns.events] : events, { cost, ...returns?.change });
   endCall(thread, call);

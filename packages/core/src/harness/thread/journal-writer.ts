@@ -326,11 +326,11 @@ export class JournalWriter {
 
   async #look(): Promise<boolean> {
     if (!(await this.flush())) return false;
-    const asked = this.#ports.now();
-    if (asked - this.#answered <= FRESH_MS) return this.hasLease();
+    const start = this.#ports.now();
+    if (start - this.#answered <= FRESH_MS) return this.hasLease();
     const { thread, epoch } = this;
     const answer = await this.#ports.store.renew([{ thread, epoch }], LEASE_MS);
-    if (answer.ok) this.renewed(answer.output[0], asked);
+    if (answer.ok) this.renewed(answer.output[0], start);
     return this.hasLease();
   }
 

@@ -20,8 +20,8 @@ import {
 import type { Opening } from '../../journal/index.ts';
 import { type Caller, readyForm, type ToolSignature } from '../../kernel/index.ts';
 import { FROM_USER, packGiven, packMarks } from './conversation.ts';
-import { permittedTools, toolsTold } from './permitted-tools.ts';
-import { injection, referencesTold } from './prompt.ts';
+import { describedTools, permittedTools } from './permitted-tools.ts';
+import { injection, toolReferences } from './prompt.ts';
 import type { HarnessPorts, Prepared, Thread } from './thread.ts';
 
 type IdPorts = { clock: Pick<Clock, 'now'>; random: RandomBytes };
@@ -167,8 +167,8 @@ export async function openingEvents(
   const visible = Object.fromEntries(Object.entries(inputs).filter(([name]) => !hidden.has(name)));
   const { request, call } = injection(directive.name, visible);
   const listed = {
-    ...toolsTold(tools, isNative, plan !== undefined),
-    ...(isReference && referencesTold(tools)),
+    ...describedTools(tools, isNative, plan !== undefined),
+    ...(isReference && toolReferences(tools)),
   };
   // A directive whose own text is untrusted becomes one reference as a whole.
   const isHidden = hidden.size > 0 && !carries(descriptor, 'untrusted');

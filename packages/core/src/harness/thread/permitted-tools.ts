@@ -90,7 +90,7 @@ const firstWords = (text: string): string => {
 };
 
 /** Returns the list for the opening. Tools that do not fit are counted. */
-export function toolsTold(
+export function describedTools(
   tools: readonly ToolSignature[],
   isNative: boolean,
   isPlanned = false,

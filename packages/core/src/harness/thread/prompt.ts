@@ -34,7 +34,7 @@ export function injection(
 }
 
 /** Explains references to a model that gets untrusted data only as references. Names the readers it can call. */
-export function referencesTold(tools: readonly { readonly id: string }[]): JsonObject {
+export function toolReferences(tools: readonly { readonly id: string }[]): JsonObject {
   const readers = tools.map(({ id }) => id).filter((id) => id.startsWith('read/'));
   return {
     references: [

@@ -7,7 +7,7 @@ import { httpConfig } from '../http/config-shape.ts';
 import type { Primitive, PrimitiveCall } from '../primitive.ts';
 import { processConfig } from '../process/config-shape.ts';
 import type { ProcessPorts } from '../process/environment.ts';
-import type { KeptProcess, KeptProcessStart } from '../process/kept-process.ts';
+import type { ResidentProcess, ResidentProcessStart } from '../process/kept-process.ts';
 import type { SandboxReport } from '../sandbox/plan.ts';
 import type { SinkFactory } from '../sink.ts';
 import type { OwnFolder } from '../sinks/file.ts';
@@ -147,11 +147,11 @@ export function moduleSink(ports: () => Promise<ProcessPorts>) {
 }
 
 /** Starts a long-running program in a sandbox of its own. */
-export async function startKept(
-  start: KeptProcessStart,
+export async function startResident(
+  start: ResidentProcessStart,
   ports: ProcessPorts,
-): Promise<Outcome<KeptProcess>> {
-  const { startKeptProcess } = await import('../process/kept-process.ts');
+): Promise<Outcome<ResidentProcess>> {
+  const { startResidentProcess: startKeptProcess } = await import('../process/kept-process.ts');
   return await startKeptProcess(start, ports);
 }
 

@@ -15,7 +15,7 @@ import { type ProcessGrants, verifierOfGrants } from './grants.ts';
 import { prepareLaunch } from './launch.ts';
 import { killTree, type Launch, type StartedProcess, start, stop } from './run.ts';
 
-export interface KeptProcessStart {
+export interface ResidentProcessStart {
   readonly id: string;
   readonly command: string;
   readonly args: readonly string[];
@@ -25,10 +25,10 @@ export interface KeptProcessStart {
   readonly verify: Verifier;
   readonly projectRoot: string;
   /** Called when the start is allowed and before the program runs. A fault prevents the start. */
-  beforeStart?(facts: Pick<KeptProcess, 'mode' | 'verify'>): Promise<Outcome<null>>;
+  beforeStart?(facts: Pick<ResidentProcess, 'mode' | 'verify'>): Promise<Outcome<null>>;
 }
 
-export interface KeptProcess {
+export interface ResidentProcess {
   readonly stdin: Writable;
   readonly stdout: Readable;
   readonly pid: number;
@@ -39,12 +39,12 @@ export interface KeptProcess {
   /** Sets whether the process keeps this program from ending, which it does while a caller waits for it. */
   hold(isHeld: boolean): void;
   /** Settles with the way in which the program ended, after the clean-up. */
-  readonly closed: Promise<KeptProcessEnd>;
+  readonly closed: Promise<ResidentProcessEnd>;
   /** Ends the input, then sends TERM, then KILL, each with its grace time. May be called many times. */
-  close(): Promise<KeptProcessEnd>;
+  close(): Promise<ResidentProcessEnd>;
 }
 
-interface KeptProcessEnd {
+interface ResidentProcessEnd {
   /** Text such as `exited with code 1`. */
   readonly how: string;
   /** True if it ended by itself. */
@@ -84,7 +84,7 @@ async function tidied(
   { child, exit, overrun }: StartedProcess,
   launch: Launch,
   isEnding: () => boolean,
-): Promise<KeptProcessEnd> {
+): Promise<ResidentProcessEnd> {
   const { pid } = child;
   const unregister = pid === undefined ? () => undefined : register(pid);
   const drained = new Promise<void>((resolve) => child.once('close', () => resolve()));
@@ -111,17 +111,17 @@ async function tidied(
 function keptProcess(
   started: StartedProcess,
   launch: Launch,
-  { mode, verify }: Pick<KeptProcess, 'mode' | 'verify'>,
-): KeptProcess {
+  { mode, verify }: Pick<ResidentProcess, 'mode' | 'verify'>,
+): ResidentProcess {
   const { child, channel } = started;
   let errorText = '';
   child.stderr?.on('data', (chunk: Buffer) => {
     errorText = (errorText + chunk.toString('utf8')).slice(-MAX_ERROR_TEXT);
   });
   channel.resume();
-  let ending: Promise<KeptProcessEnd> | undefined;
+  let ending: Promise<ResidentProcessEnd> | undefined;
   const closed = tidied(started, launch, () => ending !== undefined);
-  async function end(): Promise<KeptProcessEnd> {
+  async function end(): Promise<ResidentProcessEnd> {
     let callOff = (): void => undefined;
     const timer = setTimeout(() => {
       callOff = stop(child, launch.isSandboxed, GRACE_MS);
@@ -153,10 +153,10 @@ function keptProcess(
 }
 
 /** Starts a program. Every right is checked first, and a refusal starts and creates nothing. */
-export async function startKeptProcess(
-  { id, command, args, env, grants, verify, projectRoot, beforeStart }: KeptProcessStart,
+export async function startResidentProcess(
+  { id, command, args, env, grants, verify, projectRoot, beforeStart }: ResidentProcessStart,
   ports: ProcessPorts,
-): Promise<Outcome<KeptProcess>> {
+): Promise<Outcome<ResidentProcess>> {
   const config = readProcessConfig({ command, args: [...args], env: { ...env } }, {});
   if (!config.ok) return config;
   const tool: PrimitiveCall['tool'] = {

@@ -268,7 +268,7 @@ export async function runProcess(launch: Launch, options: RunOptions): Promise<E
   watch.done();
   if (child.pid !== undefined) killTree(child.pid);
   const [stdout, stderr, fromChannel, isSetUp] = await drained(child, reading);
-  const setAside = launch.cleanUp?.() ?? NO_FILES;
+  const quarantined = launch.cleanUp?.() ?? NO_FILES;
   const inner = launch.isSandboxed ? signalOf(ended.exitCode) : null;
   const signal = ended.signal ?? inner;
   const stoppedFor = overrun();
@@ -283,6 +283,6 @@ export async function runProcess(launch: Launch, options: RunOptions): Promise<E
     stderr,
     channel: fromChannel,
     hasBegun: ended.errno === undefined && isSetUp,
-    quarantine: setAside,
+    quarantine: quarantined,
   };
 }

@@ -14,7 +14,7 @@ import { working } from '@kernmantle/test-support/sandboxes';
 import { pollMs } from '@kernmantle/test-support/soak';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { JsonObject, Outcome } from '../../base/index.ts';
-import { hasBegun, type PrimitiveResult } from '../primitive.ts';
+import { hasStarted, type PrimitiveResult } from '../primitive.ts';
 import type { SandboxReport } from '../sandbox/plan.ts';
 import { createProcessPrimitive } from './subprocess.ts';
 
@@ -69,7 +69,7 @@ describe.each(kinds)('%s', (_, report) => {
         const script = `echo '${said}' >&2; echo '${said}' >&4; (echo '${said}' >&3; echo x >&5) 2>/dev/null; exit ${code}`;
         const fault = faultOf(await run(shell(script)));
         expect(fault).toMatchObject({ code: 'tool_failed', detail: { exit_code: code } });
-        expect(hasBegun(fault)).toBe(true);
+        expect(hasStarted(fault)).toBe(true);
       }
     },
   );
@@ -355,7 +355,7 @@ test.each(['bwrap', 'util-linux'] as const)(
       code: 'sandbox_missing',
       detail: { message: 'the sandbox cannot be set up: no such right' },
     });
-    expect(hasBegun(fault)).toBe(false);
+    expect(hasStarted(fault)).toBe(false);
   },
 );
 

@@ -14,7 +14,7 @@ import {
   systemRandom,
 } from '../../base/index.ts';
 import {
-  notBegun,
+  markNotStarted,
   type Primitive,
   type PrimitiveCall,
   type PrimitiveResult,
@@ -73,7 +73,7 @@ const lastLine = (text: string): string => text.trim().split('\n').at(-1)?.slice
  */
 function setupFailure(ended: Ended, prepared: PreparedLaunch): Failure {
   const setupText = lastLine(ended.stderr.text).replace(/^(?:bwrap|sandbox): /, '');
-  return notBegun(
+  return markNotStarted(
     setupText.startsWith('execvp')
       ? fail(
           'dependency_missing',
@@ -109,7 +109,7 @@ function failureOf(
         facts,
       );
     case 'not_started':
-      return notBegun(
+      return markNotStarted(
         ended.errno === 'ENOENT' || ended.errno === 'EACCES'
           ? fail('dependency_missing', `program \`${program}\` cannot be started: ${ended.errno}`)
           : fail(
@@ -178,10 +178,12 @@ export function createProcessPrimitive(ports: ProcessPorts): Primitive {
       if (!installed.ok) return installed;
     }
     if (call.signal.aborted) {
-      return notBegun(fail('cancelled', `tool \`${call.tool.id}\` was stopped before it started`));
+      return markNotStarted(
+        fail('cancelled', `tool \`${call.tool.id}\` was stopped before it started`),
+      );
     }
     const prepared = prepareLaunch(call, config, ports);
-    if (!prepared.ok) return notBegun(prepared);
+    if (!prepared.ok) return markNotStarted(prepared);
     const secrets = [...call.secrets, ...call.tool.env.flatMap((name) => ports.env[name] ?? [])];
     const { parameters } = call;
     const name = Buffer.from(systemRandom(8)).toString('hex');
@@ -212,7 +214,7 @@ export function createProcessPrimitive(ports: ProcessPorts): Primitive {
       const config = readProcessConfig(call.config, call.parameters);
       const ran = config.ok ? await runCall(call, config.output) : config;
       const streamed = await deliver(call, ran.ok ? ran.output.ended.stdout.text : '');
-      if (!config.ok) return notBegun(config);
+      if (!config.ok) return markNotStarted(config);
       if (!ran.ok) return ran;
       const { program } = config.output;
       const { prepared, ended } = ran.output;

@@ -37,7 +37,7 @@ const isOthersOutput = (path: string, thread: string | undefined): boolean => {
 const plain = (path: string): string => path.replaceAll('\\', '/');
 
 /** True for a path that belongs to the runtime in any project. `path` must be free of links. */
-export const isKeptPlace = (path: string): boolean =>
+export const isProtectedPath = (path: string): boolean =>
   IN_ITEMS.test(plain(path)) && !LONG_OUTPUT.test(plain(path));
 
 /** True if the path itself was refused, not for lack of a right. */
@@ -96,7 +96,7 @@ export function createKeepOut(
     const within = isItem
       ? `.ai/${plain(relative(items, place))}`
       : plain(relative(project, place));
-    if (isKeptPlace(within) || isOthersOutput(within, thread)) return whyKept;
+    if (isProtectedPath(within) || isOthersOutput(within, thread)) return whyKept;
     const folder = isItem ? within.split('/')[1] : undefined;
     return folder !== undefined && filtered.includes(folder)
       ? `contains ${folder} that the lists of the directive exclude; use \`search\` and \`load\``

@@ -26,7 +26,7 @@ export const realOf = (path: string): string | undefined => {
 export const HOLDER = 'sandbox-';
 
 /** True if the folder contains nothing but such marks. */
-export function isHeldFolder(path: string): boolean {
+export function isProtectedFolder(path: string): boolean {
   try {
     const names = readdirSync(path);
     return names.length > 0 && names.every((name) => name.startsWith(HOLDER));

@@ -4,7 +4,7 @@
 import { lstatSync, mkdirSync, rmdirSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { errnoOf } from '../../base/index.ts';
-import { HOLDER, isHeldFolder, realOf } from '../rights/project-path.ts';
+import { HOLDER, isProtectedFolder, realOf } from '../rights/project-path.ts';
 import { type AccessQuestion, createJudge, literalOf } from './places.ts';
 
 const HOLD_TRIES = 20;
@@ -74,7 +74,7 @@ export function createHolds(projectRoot: string, name: string) {
      */
     close(path: string): void {
       const place = join(projectRoot, path);
-      if (kindOf(place) !== 'none' && !isHeldFolder(place)) return;
+      if (kindOf(place) !== 'none' && !isProtectedFolder(place)) return;
       const mark = `${path}/${HOLDER}${name}`;
       for (let tries = 1; ; tries++) {
         try {
@@ -143,7 +143,7 @@ export function holdMissing(
     const place = join(projectRoot, literal);
     if (
       isClosed(literal) ||
-      (kindOf(place) !== 'none' && !isHeldFolder(place) && !shared.has(place))
+      (kindOf(place) !== 'none' && !isProtectedFolder(place) && !shared.has(place))
     ) {
       continue;
     }

@@ -38,8 +38,8 @@ import {
 } from '../../flow/index.ts';
 import type { Authority, Caller } from '../call.ts';
 import {
-  hasBegun,
-  notBegun,
+  hasStarted,
+  markNotStarted,
   type Primitive,
   type PrimitiveCall,
   type PrimitiveResult,
@@ -247,7 +247,7 @@ async function attempt(
           willWrite: (absolute) => call.willWrite?.(absolute, STREAM) ?? ok(null),
         })
       : undefined;
-  if (created?.ok === false) return notBegun(created);
+  if (created?.ok === false) return markNotStarted(created);
   try {
     if (created === undefined && to.sinks === undefined) return await primitive.run(call);
     const sinks = [...(created?.output.sinks ?? []), ...(to.sinks?.() ?? [])];
@@ -354,7 +354,7 @@ function networkMarks(
   isOurs: boolean,
 ): Descriptor {
   if (resultFacts?.untrusted && !isOurs) return NETWORK;
-  if (!hasBegun(fault)) return EMPTY;
+  if (!hasStarted(fault)) return EMPTY;
   const isOut = primitive === 'subprocess' && requires.some((name) => OUTSIDE.test(name));
   if (isOut && !isOurs) return NETWORK;
   return resultFacts ? declaredUntrusted(resultFacts, isOurs) : EMPTY;

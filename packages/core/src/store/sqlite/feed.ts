@@ -3,7 +3,7 @@
 // serves all threads together. A watcher has no queue, so a slow one needs no memory.
 import type { Head, SignalNote } from '../port.ts';
 import type { Connection } from './file/connection.ts';
-import type { HeldThreads } from './leased-thread.ts';
+import type { LeaseTable } from './leased-thread.ts';
 
 const ALL = 'SELECT id AS thread, seq, status FROM threads';
 const LISTED = `${ALL} WHERE id IN (SELECT value FROM json_each(?))`;
@@ -60,7 +60,7 @@ function createWatched(connection: Connection) {
 }
 
 /** Notifies listeners of signals, from any process, to threads with a lease of this process. */
-function createCalls(connection: Connection, leases: HeldThreads) {
+function createCalls(connection: Connection, leases: LeaseTable) {
   const listeners = new Set<(note: SignalNote) => void>();
 
   function tell(note: SignalNote): void {
@@ -91,7 +91,7 @@ export type Feed = ReturnType<typeof createFeed>;
 /** Creates the feed of a store. `onForeign` is called after another process wrote. */
 export function createFeed(
   connection: Connection,
-  leases: HeldThreads,
+  leases: LeaseTable,
   intervalMs: number,
   onForeign: () => void,
 ) {

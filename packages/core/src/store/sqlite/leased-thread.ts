@@ -31,9 +31,9 @@ const revokedOf = byLength(
     (SELECT 1 FROM signals WHERE signals.thread = threads.id AND signals.kind = 'kill')))`,
 );
 
-export type HeldThreads = ReturnType<typeof createHeldThreads>;
+export type LeaseTable = ReturnType<typeof createLeaseTable>;
 
-export function createHeldThreads(connection: Connection) {
+export function createLeaseTable(connection: Connection) {
   const all = new Map<string, CachedLease>();
   let [version, rowVersion] = [0, 0];
   const forgetRows = (): void => void (rowVersion += 1);

@@ -10,7 +10,7 @@ import { pause } from './file/connection.ts';
 import { isBusy } from './file/errors.ts';
 import { createGroup, type Group } from './file/group.ts';
 import { type FileOptions, type OpenOptions, openFile } from './file/open-file.ts';
-import { createHeldThreads } from './leased-thread.ts';
+import { createLeaseTable } from './leased-thread.ts';
 import {
   approvalsPort,
   journalPort,
@@ -42,7 +42,7 @@ export async function openSqliteStore(
   const opened = await openFile(settings);
   if (!opened.ok) return opened;
   const connection = opened.output;
-  const leases = createHeldThreads(connection);
+  const leases = createLeaseTable(connection);
   const accounts = createAccounts(connection);
   const feed = createFeed(connection, leases, watchIntervalMs, () => {
     accounts.forget();

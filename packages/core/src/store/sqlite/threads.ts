@@ -20,14 +20,14 @@ import type { Accounts } from './account.ts';
 import type { Feed } from './feed.ts';
 import { type Columns, type Connection, present } from './file/connection.ts';
 import { EVENTS_A_THREAD } from './file/schema.ts';
-import type { HeldThreads } from './leased-thread.ts';
+import type { LeaseTable } from './leased-thread.ts';
 import { keepSecrets } from './records.ts';
 
 /** Connection, clock and caches that all queries of the registry use. */
 export interface Registry {
   connection: Connection;
   clock: Clock;
-  held: HeldThreads;
+  held: LeaseTable;
   feed: Feed;
   accounts: Accounts;
   /** True if the owner of a lease certainly does not exist. */

@@ -187,9 +187,9 @@ const ORDER = [
 function show(approval: MarkedApproval, now: number, terminal: Terminal): void {
   const { id, state, kind, thread, asked, shown, expires, who, why, mark } = approval;
   const { thread_title: title = '' } = approval;
-  const left = expires === undefined ? '' : `, expires in ${age(expires - now)}`;
+  const expiry = expires === undefined ? '' : `, expires in ${age(expires - now)}`;
   const result = `${terminal.paint('bold', id)} ${terminal.paint(COLOURS[state], state)} ${kind}`;
-  terminal.out(`${result}, asked ${age(now - asked)} ago${left}, ${mark}`);
+  terminal.out(`${result}, asked ${age(now - asked)} ago${expiry}, ${mark}`);
   terminal.out(`  ${terminal.paint('dim', 'thread')} ${visible(`${thread ?? 'none'} ${title}`)}`);
   const { diff, ...file } = isObject(shown.file) ? shown.file : {};
   const parts = { ...shown, ...(shown.file !== undefined && { file }) };

@@ -32,7 +32,7 @@ import {
   howToGoOn,
   listenToLeave,
   mayLeave,
-  tellUnserved,
+  printUnserved,
   watchServer,
 } from '../threads/follow-queued.ts';
 import { createRunView, type RunView } from '../threads/live-view.ts';
@@ -221,7 +221,7 @@ async function followOnWorker(
   if (options.detach === true) detaching.abort();
   let [id, isUnserved, isLooked] = [thread, false, false];
   const look = async (): Promise<void> => {
-    const isSo = await tellUnserved(access, id, view);
+    const isSo = await printUnserved(access, id, view);
     [isUnserved, isLooked] = [isUnserved || isSo, true];
     if (isUnserved && options.wait === false) detaching.abort();
   };

@@ -45,7 +45,7 @@ async function isUnserved({ fleet }: Store, row: ThreadRow): Promise<boolean> {
 }
 
 /** Prints a note if no worker serves the queued thread. Returns true in this case. */
-export async function tellUnserved(
+export async function printUnserved(
   { store }: ThreadWork,
   thread: string,
   view: Pick<RunView, 'say'>,

@@ -24,9 +24,9 @@ const waitsForPerson = ({ due, status }: ListedRun): boolean => due > 0 || statu
 /** Groups the trees of threads, newest first. The most urgent thread of a tree selects its group. */
 export function topGroups(runs: readonly ListedRun[]): TopGroup[] {
   const threads = runs.filter(({ kind }) => kind === 'thread');
-  const known = new Set(threads.map(({ id }) => id));
+  const ids = new Set(threads.map(({ id }) => id));
   const below = Map.groupBy(threads, ({ parent }) =>
-    parent !== undefined && known.has(parent) ? parent : '',
+    parent !== undefined && ids.has(parent) ? parent : '',
   );
   const treeOf = (run: ListedRun, depth: number): TopRow[] => [
     { run, depth },

@@ -1,5 +1,5 @@
 // Commands of the terminal that are equivalent to actions, and the request of the form for limits.
-import type { LimitMeter, ResumeWish, WebAction } from '../../model/api.ts';
+import type { LimitMeter, ResumeRequestBody, WebAction } from '../../model/api.ts';
 import { limitValue, shellWord } from '../../model/format.ts';
 
 const COMMANDS: Readonly<Record<WebAction, string>> = {
@@ -39,7 +39,12 @@ export function limitProblem(
 }
 
 /** Builds the request from the fields that have text. */
-export function wishOf(typed: Typed, model: string, message: string, why: string): ResumeWish {
+export function wishOf(
+  typed: Typed,
+  model: string,
+  message: string,
+  why: string,
+): ResumeRequestBody {
   const limits = Object.entries(typed)
     .filter(([, text]) => text.trim() !== '')
     .map(([name, text]) => [name, name === 'spend' ? text.trim() : Number(text)] as const);
@@ -51,7 +56,7 @@ export function wishOf(typed: Typed, model: string, message: string, why: string
   };
 }
 
-export function resumeCommand(id: string, { limits, model, message }: ResumeWish): string {
+export function resumeCommand(id: string, { limits, model, message }: ResumeRequestBody): string {
   const options = Object.entries(limits ?? {}).map(
     ([name, value]) => ` --${OPTIONS[name] ?? name} ${value}`,
   );

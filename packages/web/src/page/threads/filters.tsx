@@ -25,7 +25,7 @@ const SPANS = [
   ['30d', 'last 30 days', 720 * HOUR],
 ] as const;
 
-export interface ListWish {
+export interface ListFilter {
   readonly asked: ThreadsFilter;
   readonly find: string;
   readonly hooks: boolean;
@@ -49,7 +49,7 @@ function useSearch(find: string): string {
 }
 
 /** Returns the filters in the address. The start of a time span is fixed when the user selects the span. */
-export function useListWish(): ListWish {
+export function useListWish(): ListFilter {
   const { query } = route.value;
   const [name, status, span] = ['directive', 'status', 'since'].map(
     (name) => query.get(name) ?? '',
@@ -101,7 +101,7 @@ function Choice(props: {
   );
 }
 
-export function ThreadFilters(props: { directives: readonly string[]; wish: ListWish }) {
+export function ThreadFilters(props: { directives: readonly string[]; wish: ListFilter }) {
   const { directives, wish } = props;
   const name = wish.asked.directive;
   const names =

@@ -4,7 +4,7 @@ import { useRef, useState } from 'preact/hooks';
 import { holdLines, type ThreadLine } from '../../model/thread-lines.ts';
 
 /** Returns the lines to show. After a change of the filter in `key`, lines move until all rows are read. */
-export function useHeldLines(fresh: readonly ThreadLine[], key: string, isLoading: boolean) {
+export function useFrozenLines(fresh: readonly ThreadLine[], key: string, isLoading: boolean) {
   const [isHeld, setHeld] = useState({ pointer: false, scroll: false, focus: false });
   const cache = useRef<{ key: string; lines: readonly ThreadLine[] }>({ key: '', lines: [] });
   const readKey = useRef('');

@@ -18,8 +18,8 @@ import { useFleetFeed } from '../state/fleet.ts';
 import { may, me } from '../state/session.ts';
 import { list, loadMore, reloadThreads, useThreads } from '../state/threads.ts';
 import { isNarrow } from '../theme.ts';
-import { clearFilters, type ListWish, ThreadFilters, useListWish } from '../threads/filters.tsx';
-import { useHeldLines } from '../threads/frozen-rows.ts';
+import { clearFilters, type ListFilter, ThreadFilters, useListWish } from '../threads/filters.tsx';
+import { useFrozenLines } from '../threads/frozen-rows.ts';
 import { GroupCells, RunCells } from '../threads/run-row.tsx';
 
 const totalOf = (totals: Totals, group: ThreadGroup): number =>
@@ -45,7 +45,7 @@ function FirstRun() {
   );
 }
 
-function Head({ wish }: { wish: ListWish }) {
+function Head({ wish }: { wish: ListFilter }) {
   const { totals, directives } = list.value;
   return (
     <div class="head threads-head">
@@ -74,7 +74,7 @@ function Head({ wish }: { wish: ListWish }) {
 }
 
 /** Shows `50 of 1,210 · more below`. With a search text the total is the number of rows read so far. */
-function Foot(props: { shown: number; wish: ListWish; news: number; onNews: () => void }) {
+function Foot(props: { shown: number; wish: ListFilter; news: number; onNews: () => void }) {
   const { shown, wish, news, onNews } = props;
   const { totals, next_cursor, isLoading, rows } = list.value;
   const all = totals.waits + totals.at_work + totals.ended;
@@ -135,7 +135,7 @@ function useSelection(lines: readonly ThreadLine[]) {
   return { index: indexOf(id), select, move };
 }
 
-function Lines(props: { wish: ListWish }) {
+function Lines(props: { wish: ListFilter }) {
   const { wish } = props;
   const { rows, totals, isLoading } = list.value;
   const [turned, setTurned] = useState<ReadonlySet<string>>(new Set());
@@ -144,7 +144,7 @@ function Lines(props: { wish: ListWish }) {
     [rows, wish.hooks, wish.find, turned],
   );
   const key = JSON.stringify([wish.asked, wish.find, wish.hooks, [...turned]]);
-  const { lines, news, settle, hold } = useHeldLines(fresh, key, isLoading);
+  const { lines, news, settle, hold } = useFrozenLines(fresh, key, isLoading);
   const { index, select, move } = useSelection(lines);
   const turn = (id: string) =>
     setTurned((last) => {
@@ -227,15 +227,15 @@ function classOf(
 }
 
 export function ThreadsView() {
-  const wish = useListWish();
-  useThreads(wish.asked);
+  const filter = useListWish();
+  useThreads(filter.asked);
   useFleetFeed();
   const { rows, isLoading, error, totals } = list.value;
   const isNone = rows.size === 0 && !isLoading && !error;
   const all = totals.waits + totals.at_work + totals.ended;
   return (
     <main class="page">
-      <Head wish={wish} />
+      <Head wish={filter} />
       {error ? <ErrorState error={error} again={reloadThreads} command="km threads ls" /> : null}
       {rows.size === 0 && isLoading ? (
         <div class="card pane stack threads">
@@ -252,7 +252,7 @@ export function ThreadsView() {
           </EmptyState>
         )
       ) : null}
-      {rows.size > 0 ? <Lines wish={wish} /> : null}
+      {rows.size > 0 ? <Lines wish={filter} /> : null}
     </main>
   );
 }

@@ -3,7 +3,7 @@
 import { X509Certificate } from 'node:crypto';
 import { isIP } from 'node:net';
 import { type Clock, type Outcome, ok } from '@kernmantle/core/base';
-import type { WebAsker } from '../context.ts';
+import type { WebCaller } from '../context.ts';
 import { createCookie } from '../headers.ts';
 import type { TlsFiles } from '../listen.ts';
 import {
@@ -43,9 +43,9 @@ function certifiedNames(hostname: string, port: () => number, { cert }: TlsFiles
   };
 }
 
-const asAsker = ({ id, who, role, expires }: WebSession): WebAsker => ({ id, who, role, expires });
+const asAsker = ({ id, who, role, expires }: WebSession): WebCaller => ({ id, who, role, expires });
 
-function byToken(result: ReturnType<TokenGuard['judge']>): { asker: WebAsker } | Rejection {
+function byToken(result: ReturnType<TokenGuard['judge']>): { asker: WebCaller } | Rejection {
   if (!('token' in result)) return result;
   const { id, name, role, expires } = result.token;
   return { asker: { id, who: name || id, role, expires: Date.parse(expires) } };
@@ -69,7 +69,7 @@ export function createAccess(options: AccessOptions) {
   const isCurrent = ({ from }: WebSession): boolean =>
     !from.startsWith('token_') || tokens.counts(from);
 
-  function bySession(headers: Headers): { asker: WebAsker } | Rejection {
+  function bySession(headers: Headers): { asker: WebCaller } | Rejection {
     const key = headers.get('x-kernmantle-key') ?? '';
     const cookies = cookie.read(headers);
     if (key === '' || key.length > 100 || cookies.length === 0) {
@@ -114,7 +114,7 @@ export function createAccess(options: AccessOptions) {
         scheme: isSecure ? 'https' : 'http',
         isDocument: !isApi,
       }),
-    judge(headers: Headers, address: string): { asker: WebAsker } | Rejection {
+    judge(headers: Headers, address: string): { asker: WebCaller } | Rejection {
       const header = headers.get('authorization');
       return header === null ? bySession(headers) : byToken(guard.judge(header, address));
     },
@@ -122,7 +122,7 @@ export function createAccess(options: AccessOptions) {
     exchange(
       token: string,
       address: string,
-    ): { asker: WebAsker; key: string; cookie: string } | Rejection {
+    ): { asker: WebCaller; key: string; cookie: string } | Rejection {
       const request = sessionFor(token);
       if (!request.ok) return { status: 503, message: 'sessions and tokens cannot be read' };
       const result = request.output ? sessions.open(request.output) : ok(undefined);

@@ -291,7 +291,7 @@ export function createReading(ports: ReadingPorts, from: number) {
     return isForced || rounds.isDue() ? await rounds.run() : 0;
   }
 
-  async function follow(): Promise<void> {
+  async function readHeads(): Promise<void> {
     for await (const { thread, status } of heads) {
       rounds.move(thread, status);
       fleet.move();
@@ -318,7 +318,7 @@ export function createReading(ports: ReadingPorts, from: number) {
     lag: pace.lag,
     async begin(): Promise<Outcome<null>> {
       const started = await reader.begin();
-      if (started.ok) void follow();
+      if (started.ok) void readHeads();
       return started;
     },
     /** Sends events now, and rows when they are due. */

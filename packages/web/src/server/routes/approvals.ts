@@ -8,7 +8,7 @@ import { parseThreadId } from '@kernmantle/core/store';
 import type { Context } from 'hono';
 import type { ApprovalList, DecisionRequest, ListedApproval } from '../../model/api.ts';
 import { answer } from '../answer.ts';
-import type { AddRoutes, ApiEnv, WebAsker, WebParts } from '../context.ts';
+import type { AddRoutes, ApiEnv, WebCaller, WebParts } from '../context.ts';
 import { listedApprovals } from '../listed-approvals.ts';
 import { needs } from '../roles.ts';
 import { speakerOf } from '../runs.ts';
@@ -121,7 +121,7 @@ async function conflict(
   store: Store,
   { id, state, thread = '' }: Approval,
   { decision }: DecisionRequest,
-  asker: WebAsker,
+  asker: WebCaller,
   message: string,
 ): Promise<Outcome<never>> {
   const act = decision === 'deny' || decision === 'answer' ? decision : 'approve';
@@ -135,7 +135,7 @@ async function decide(
   store: Store,
   approval: Approval,
   request: DecisionRequest,
-  asker: WebAsker,
+  asker: WebCaller,
 ): Promise<Outcome<ListedApproval>> {
   const { id, state, thread } = approval;
   if (state !== 'pending') {

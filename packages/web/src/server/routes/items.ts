@@ -26,7 +26,7 @@ import type {
   LongText,
 } from '../../model/api.ts';
 import { answer } from '../answer.ts';
-import type { AddRoutes, WebAsker, WebParts } from '../context.ts';
+import type { AddRoutes, WebCaller, WebParts } from '../context.ts';
 import { needs } from '../roles.ts';
 
 const KINDS = ['directive', 'tool', 'knowledge'] as const;
@@ -47,12 +47,12 @@ interface Query {
 }
 
 /** Actor of runtime calls, so that policies of the web surface apply. */
-const actorOf = ({ who }: WebAsker) => ({ surface: 'web', name: who });
+const actorOf = ({ who }: WebCaller) => ({ surface: 'web', name: who });
 
 async function listItems(
   { runtime }: WebParts,
   { q = '', kind, cursor }: Query,
-  by: WebAsker,
+  by: WebCaller,
 ): Promise<Outcome<ItemList>> {
   if (q.length > MAX_QUERY) {
     return fail('invalid_input', `\`q\` can have at most ${MAX_QUERY} characters`);
@@ -171,7 +171,7 @@ async function viewItem(
   kind: ShownItemKind,
   id: string,
   offset: number,
-  by: WebAsker,
+  by: WebCaller,
 ): Promise<Outcome<ItemView>> {
   const { runtime } = parts;
   const request = { item_type: kind, item_id: id, part: 'metadata' };

@@ -21,9 +21,9 @@ import type {
   DataObject,
   DecisionRequest,
   InjectRequestBody,
-  ResumeWish,
+  ResumeRequestBody,
   RunRequestBody,
-  SignalWish,
+  SignalRequestBody,
 } from '../../model/api.ts';
 import { readBody } from '../answer.ts';
 import type { ApiEnv, WebParts } from '../context.ts';
@@ -103,10 +103,10 @@ const RULES = {
 
 type BudgetChange = {
   run: Omit<RunRequestBody, 'inputs'> & { inputs?: DataObject };
-  resume: ResumeWish;
+  resume: ResumeRequestBody;
   inject: Omit<InjectRequestBody, 'role'> & Partial<Pick<InjectRequestBody, 'role'>>;
-  signal: Pick<SignalWish, 'reason'>;
-  interrupt: SignalWish;
+  signal: Pick<SignalRequestBody, 'reason'>;
+  interrupt: SignalRequestBody;
   decision: DecisionRequest;
 };
 

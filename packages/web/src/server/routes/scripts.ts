@@ -22,7 +22,7 @@ import { createCeilingVerifier } from '@kernmantle/core/trust';
 import type { ScriptEffect, WatchedEnd } from '@kernmantle/script';
 import type { ListedScript, ProvenanceView, ScriptDocument, ScriptList } from '../../model/api.ts';
 import { answer, readBody } from '../answer.ts';
-import type { AddRoutes, WebAsker, WebParts } from '../context.ts';
+import type { AddRoutes, WebCaller, WebParts } from '../context.ts';
 import { needs } from '../roles.ts';
 import { createOnce } from './idempotency.ts';
 
@@ -208,7 +208,7 @@ function createScriptRuns(parts: WebParts) {
   return async (
     script: FoundScript,
     payload: JsonObject,
-    by: WebAsker,
+    by: WebCaller,
     disconnect: AbortSignal,
   ): Promise<Outcome<ScriptDocument>> => {
     if (running >= AT_ONCE) {

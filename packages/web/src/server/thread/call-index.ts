@@ -24,7 +24,7 @@ export interface CallIndex {
   readonly seq: number;
 }
 
-interface OpenBook {
+interface OpenIndex {
   calls: CallState;
   start: CallIndex['start'];
   last: CallIndex['last'];
@@ -38,7 +38,7 @@ const MAX_BOOKS = 50;
 const MAX_REPLY = 20_000;
 
 /** The size of the last request and the text of the last reply. */
-function noteReply(book: OpenBook, data: RecordedOf<'assistant_message'>['data']): void {
+function noteReply(book: OpenIndex, data: RecordedOf<'assistant_message'>['data']): void {
   if (data.injected) return;
   const { usage, bytes, model } = data;
   const tokens = usage.context_tokens + usage.output_tokens;
@@ -49,7 +49,7 @@ function noteReply(book: OpenBook, data: RecordedOf<'assistant_message'>['data']
   if (isSaid) book[data.open ? 'unjudged' : 'reply'] = text.slice(0, MAX_REPLY);
 }
 
-function note(book: OpenBook, event: Recorded): void {
+function note(book: OpenIndex, event: Recorded): void {
   book.calls = calls.apply(book.calls, event);
   const start = startOf([event]);
   if (start) {
@@ -78,21 +78,21 @@ export interface CallIndexes {
   of(store: Store, thread: string): Promise<Outcome<CallIndex>>;
 }
 
-const known = new WeakMap<object, CallIndexes>();
+const indexes = new WeakMap<object, CallIndexes>();
 
 /** Returns the cache of the project. It reads only new events of a journal. */
 export function callIndexesOf(runtime: object): CallIndexes {
-  const books = known.get(runtime) ?? createCallIndexes();
-  known.set(runtime, books);
+  const books = indexes.get(runtime) ?? createCallIndexes();
+  indexes.set(runtime, books);
   return books;
 }
 
 function createCallIndexes(): CallIndexes {
-  const books = createRecent<string, OpenBook>(MAX_BOOKS);
+  const books = createRecent<string, OpenIndex>(MAX_BOOKS);
   const reading = new Map<string, Promise<Outcome<CallIndex>>>();
 
   async function readOn(store: Store, thread: string): Promise<Outcome<CallIndex>> {
-    const book: OpenBook = books.get(thread) ?? {
+    const book: OpenIndex = books.get(thread) ?? {
       calls: calls.initial(),
       start: undefined,
       last: { maxTokens: 0, tokens: 0, bytes: 0, model: '' },

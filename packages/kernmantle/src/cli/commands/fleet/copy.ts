@@ -27,7 +27,7 @@ function parsePlace(text: string, cwd: string): Outcome<CopyPlace> {
   return ok({ file: isFolder ? join(path, '.ai', 'threads', 'registry.db') : path });
 }
 
-const shown = (place: CopyPlace): string =>
+const copyAddress = (place: CopyPlace): string =>
   'file' in place ? place.file : shownPlace(place.address);
 
 type Rename = CopyOptions['rename'];
@@ -145,11 +145,11 @@ export const copyStore = inProject(async (runtime, call) => {
   const row = personAuditRow(
     commandActor(call),
     'store:copy',
-    `${shown(from.output)} -> ${shown(to.output)}`,
+    `${copyAddress(from.output)} -> ${copyAddress(to.output)}`,
   );
   return terminal.finish(noted(runtime, row, copied), ({ rows, trees, kept }) => {
     const counts = Object.entries(rows).map(([table, count]) => `${count} ${table}`);
-    terminal.out(`copied ${trees} trees of threads to ${visible(shown(to.output))}`);
+    terminal.out(`copied ${trees} trees of threads to ${visible(copyAddress(to.output))}`);
     terminal.out(terminal.paint('dim', counts.join(', ')));
     if (kept > 0) terminal.note(`${kept} parts were already copied by an earlier attempt`);
     terminal.note('the old registry is unchanged; use only one of the two, or threads run twice');

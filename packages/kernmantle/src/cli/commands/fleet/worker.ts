@@ -233,15 +233,15 @@ const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
 /** The first signal stops the work gracefully. The second exits, and the leases expire. */
 async function untilSignal<T>(work: (signal: AbortSignal) => Promise<T>): Promise<T> {
   const controller = new AbortController();
-  const hear = (): void => {
+  const onSignal = (): void => {
     if (controller.signal.aborted) process.exit(EXIT.interrupted);
     controller.abort();
   };
-  for (const name of SIGNALS) process.on(name, hear);
+  for (const name of SIGNALS) process.on(name, onSignal);
   try {
     return await work(controller.signal);
   } finally {
-    for (const name of SIGNALS) process.off(name, hear);
+    for (const name of SIGNALS) process.off(name, onSignal);
   }
 }
 

@@ -78,8 +78,8 @@ export const run: CommandRun = (call) =>
     const max = options.full === true ? Number.POSITIVE_INFINITY : 200;
     const { limits: inForce } = projectStored(summary, events.output);
     const limits = { ...thread.limits, ...inForce };
-    const shown = { thread: { ...thread, limits }, events: events.output };
-    return terminal.finish(ok(shown), () => {
+    const document = { thread: { ...thread, limits }, events: events.output };
+    return terminal.finish(ok(document), () => {
       showHead(thread, terminal);
       terminal.out('');
       for (const event of events.output) showEvent(event, max, terminal);

@@ -30,7 +30,7 @@ function tlsOf({ options, terminal: { cwd } }: CommandCall) {
   return key.ok ? ok({ cert: cert.output, key: key.output }) : key;
 }
 
-type ServeWish = Omit<Parameters<typeof startWeb>[1], 'version' | 'onError'> & {
+type ServeOptions = Omit<Parameters<typeof startWeb>[1], 'version' | 'onError'> & {
   /** Description of the served project. Absent: the path of the project. */
   readonly about?: string;
   /** Command that prints another link. Absent: `km web link`. */
@@ -41,7 +41,7 @@ type ServeWish = Omit<Parameters<typeof startWeb>[1], 'version' | 'onError'> & {
 export async function servePage(
   runtime: Runtime,
   terminal: Terminal,
-  { about, link: another = 'km web link', ...settings }: ServeWish,
+  { about, link: another = 'km web link', ...settings }: ServeOptions,
 ): Promise<Ending> {
   return await interruptible(async (interrupted) => {
     const started = await startWeb(runtime, {
