@@ -114,7 +114,7 @@ const DATA: { [type in EventType]: fc.Arbitrary<DataOf<type>> } = {
     fc.record({ cost: object }),
     fc.record({ charged_unread: count, tokens: count }),
   ),
-  hook_start: fc.record({ thread_id: text, directive: text, event: text }),
+  hook_start: fc.record({ thread_id: text, directive: text, event: text, step: text }),
   hook: fc.record(
     {
       directive: text,
@@ -191,6 +191,7 @@ const DATA: { [type in EventType]: fc.Arbitrary<DataOf<type>> } = {
       directive: text,
       behind: fc.record({ code: text, reason: text }),
       text,
+      before: text,
     }),
   ),
   plan: fc.record(

@@ -69,7 +69,7 @@ CREATE TABLE workers (
   id text PRIMARY KEY,
   state text NOT NULL,
   started bigint NOT NULL,
-  heard bigint NOT NULL,
+  heartbeat bigint NOT NULL,
   clock_off bigint NOT NULL
 );
 CREATE TABLE shared_limits (

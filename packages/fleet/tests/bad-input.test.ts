@@ -20,7 +20,8 @@ async function openMigrated(): Promise<CliStage> {
 
 /** Commands of one process share its output: nothing else is typed meanwhile. */
 async function untilReturned({ sql }: CliStage, count = 1): Promise<void> {
-  const asked = "SELECT DISTINCT thread FROM thread_events WHERE data LIKE '%handed back%'";
+  const asked =
+    "SELECT DISTINCT thread FROM thread_events WHERE data LIKE '%returned by a worker%'";
   await expect.poll(() => sql(asked), { timeout: timeoutMs(60_000), interval: 50 }).toBe(count);
 }
 

@@ -95,7 +95,7 @@ describe.skipIf(server === '')('over a server (needs PostgreSQL)', () => {
     await work();
     const asked = await km('run', 'look');
     expect(asked.code).toBe(7);
-    expect(asked.output).toContain('a worker goes on then');
+    expect(asked.output).toContain('a worker then resumes the thread');
     expect(asked.output).not.toContain('threads resume');
     const id = idIn(asked.output);
     const { output } = await km('approvals', 'ls', '--json');

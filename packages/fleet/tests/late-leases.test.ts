@@ -57,7 +57,11 @@ async function openLab() {
   }
   /** Sets the last announcement of a worker back by more than a worker may be silent. */
   const silence = (id: string) =>
-    stores.query('UPDATE @@.workers SET heard = heard - $2 WHERE id = $1', id, GONE_MS + 60_000);
+    stores.query(
+      'UPDATE @@.workers SET heartbeat = heartbeat - $2 WHERE id = $1',
+      id,
+      GONE_MS + 60_000,
+    );
   return { stores, store, fleet, lapse, silence };
 }
 

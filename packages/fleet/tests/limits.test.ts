@@ -253,7 +253,9 @@ describe.skipIf(url === '')(`limits that machines share${skipped}`, () => {
       ],
     });
     const known = await fleet.workers();
-    expect(known.ok && known.output.map(({ id, started, heard }) => [id, started, heard])).toEqual([
+    expect(
+      known.ok && known.output.map(({ id, started, heartbeat }) => [id, started, heartbeat]),
+    ).toEqual([
       ['a', NOON, NOON],
       ['b', NOON + 1000, NOON + 1000],
       ['c', NOON + 1000, NOON + 1000],

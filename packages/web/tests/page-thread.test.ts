@@ -166,7 +166,7 @@ browserTest('a call that waits is denied from the bar, with a reason', async () 
   );
   const bar = page.getByRole('region', { name: 'Waits for you' });
   await bar.getByText('fs/write_file', { exact: false }).first().waitFor();
-  await bar.getByText(/^asked by deviation rule ask_first · /).waitFor();
+  await bar.getByText(/^required by deviation rule ask_first · /).waitFor();
   await bar.getByRole('button', { name: 'Deny' }).click();
   await bar.getByPlaceholder(/^reason/).fill('not today');
   await bar.getByRole('button', { name: 'Deny' }).click();

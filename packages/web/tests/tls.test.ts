@@ -132,7 +132,7 @@ tlsTest('the command takes a certificate and its key', async () => {
   await expect(spawnWeb(fixture, '--tls-cert', files.cert)).rejects.toThrow(
     'must be used together',
   );
-  await expect(spawnWeb(fixture, '--host', '0.0.0.0')).rejects.toThrow('without TLS');
+  await expect(spawnWeb(fixture, '--host', '0.0.0.0')).rejects.toThrow('TLS');
   await expect(
     spawnWeb(fixture, '--host', '0.0.0.0', '--tls-cert', files.cert, '--tls-key', files.key),
   ).rejects.toThrow('no token');

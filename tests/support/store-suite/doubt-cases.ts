@@ -71,8 +71,8 @@ export function doubtCases(open: OpenStage): void {
       clock.pass(TTL);
       expect(codeOf(await asked)).toBe('store_unknown');
       faults.reconnect();
-      // A process that resumes the thread reads the committed events.
-      expect(texts(must(await other.read('t')))).toEqual(['lost']);
+      // A process that resumes the thread reads the committed events, once the store has written them.
+      await expect.poll(async () => texts(must(await other.read('t')))).toEqual(['lost']);
     }),
   );
 

@@ -35,7 +35,7 @@ export {
   messageOf,
   type Outcome,
   ok,
-  toOutcome as heard,
+  toOutcome,
   whenReady,
   withDetail,
 } from './outcome.ts';

@@ -133,7 +133,7 @@ export function signatureProblems(signature: SignatureState, file: string): Diag
     return [aboutFile(file, 'signature_changed', `the signature is invalid: ${reason}`, { hint })];
   }
   if (state !== 'untrusted') return [];
-  const more = { severity: 'warning', hint: 'run `km trust add` or `km sign`' } as const;
+  const more = { severity: 'warning', hint: 'trust the key, or sign the item' } as const;
   return [aboutFile(file, 'signature_untrusted', `the signature is not trusted: ${reason}`, more)];
 }
 

@@ -240,7 +240,6 @@ test('an event of no type in the table has no flags', () => {
 test('bookkeeping repeats other events, and that can depend on the data', () => {
   const events: [EventType, JsonObject][] = [
     ['status', { status: 'running' }],
-    ['hook_start', { thread_id: 'h', directive: 'd', event: 'error' }],
     ['turn_end', { failed: true }],
     ['turn_end', { done: true }],
     ['cost_update', { cost: {} }],

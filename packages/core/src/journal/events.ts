@@ -136,9 +136,7 @@ export const EVENTS = {
     origin: (update) => (update['cost'] === undefined ? 'harness' : 'bookkeeping'),
     isDetail: true,
   }),
-  hook_start: entry(hookStart, {
-    origin: (start) => (start.step === undefined ? 'bookkeeping' : 'harness'),
-  }),
+  hook_start: entry(hookStart, {}),
   hook: entry(hook, {
     text: (answer) => line('◆', 'idle', `hook ${answer.directive} ${hookDecision(answer)}`),
     volatile: ['call_id', 'held', 'duration_ms'],

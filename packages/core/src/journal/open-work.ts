@@ -135,9 +135,7 @@ function applyUndoable(state: OpenWork, event: Recorded): OpenWork {
     case 'approval':
       return applyQuestion(state, event);
     case 'hook_start': {
-      // A hook of the first journals has no step, so a resume cannot continue it.
       const { data } = event;
-      if (data.step === undefined) return state;
       return { ...state, hooks: withEntry(state.hooks, data.thread_id, data) };
     }
     case 'error': {

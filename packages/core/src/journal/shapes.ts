@@ -140,11 +140,11 @@ const proposal = fields(
     directive: text,
     behind: fields({ code: text, reason: text }),
     text,
+    /** Hash of the directive before the change. */
+    before: text,
   },
   {
     approval: text,
-    /** Hash of the directive before the change. */
-    before: text,
     /** The directive was signed before the change. */
     signed: yes,
   },
@@ -252,9 +252,8 @@ export const warning = fields({
  * start there. A process that resumes the thread continues its hook with this data.
  */
 export const hookStart = fields(
-  { thread_id: text, directive: text, event: text },
+  { thread_id: text, directive: text, event: text, step: text },
   {
-    step: text,
     /** Position of the hook in the list of hooks, and the hooks that had fired. */
     index: number,
     fired: list(number),

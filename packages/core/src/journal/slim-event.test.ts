@@ -58,7 +58,7 @@ const samples = (say: string): { readonly [type in EventType]: DataOf<type> } =>
   turn_start: { max_tokens: 100, model: say, provider: 'p', key: 'k' },
   turn_end: { done: true },
   cost_update: { cost: {} },
-  hook_start: { thread_id: say, directive: say, event: 'error' },
+  hook_start: { thread_id: say, directive: say, event: 'error', step: say },
   hook: {
     directive: say,
     event: 'limit',

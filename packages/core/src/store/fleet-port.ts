@@ -35,7 +35,7 @@ interface Workers {
    * Returns the named workers that are gone: they announced nothing for `GONE_MS` and did not leave. A
    * worker that stopped normally, or that never announced itself, is not returned.
    */
-  lost(workers: readonly string[]): FleetAnswer<{ id: string; heard: number }[]>;
+  lost(workers: readonly string[]): FleetAnswer<{ id: string; heartbeat: number }[]>;
   /** Time of the store in milliseconds since 1970. Workers, queues and leases use this clock. */
   now(): FleetAnswer<number>;
   /** Counts queued threads, one row for each tenant, project and items. */
@@ -68,7 +68,7 @@ export interface WorkerState {
 export interface WorkerRow extends WorkerState {
   /** Milliseconds since 1970 by the clock of the store. */
   started: number;
-  heard: number;
+  heartbeat: number;
   /** Difference between its clock and the clock of the store, in milliseconds. */
   clock_off: number;
 }

@@ -207,11 +207,11 @@ test('changes that do not help are bounded', async () => {
 
 test.each([
   ['fits nowhere', '@@ -1 +1 @@\n-nothing like it\n+x\n', 'does not fit anywhere'],
-  ['makes it unreadable', '@@ @@\n-</directive>\n+</directiv>\n', 'no directive'],
+  ['makes it unreadable', '@@ @@\n-</directive>\n+</directiv>\n', 'must be a directive'],
   [
     'renames it',
     '@@ @@\n-<directive name="look" version="1.0.0">\n+<directive name="other" version="1.0.0">\n',
-    'of that name',
+    'with the same name',
   ],
 ])('a proposal that %s is not shown to anybody', async (_, proposal, why) => {
   const made = await stage(files(proposal), model);

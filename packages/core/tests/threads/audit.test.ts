@@ -384,7 +384,7 @@ test.each([
     MODIFY + NOT_SECRET,
     directiveText('made'),
     'permission_denied',
-    '`deny_categories` of `<directives>` in the directive names it',
+    '`deny_categories` of `<directives>` in the directive names the item',
   ],
   [
     'broken, without the right',

@@ -56,7 +56,7 @@ test.each(['tool', 'directive', 'knowledge', 'thread', 'artifact'])(
       env,
       extensions: [{ name: 'other', kinds: () => [kind] }],
     });
-    const message = `the kind \`${name}\` is provided by \`core\` and by \`other\`; leave one of them out`;
+    const message = `the kind \`${name}\` is provided by \`core\` and by \`other\`; remove one of them`;
     expect(opened).toEqual(fail('config_invalid', message));
   },
 );

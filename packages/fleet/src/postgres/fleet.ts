@@ -50,28 +50,28 @@ function readState(text: string, id: string): WorkerState {
   };
 }
 
-interface WorkerLine extends Pick<WorkerRow, 'id' | 'started' | 'heard' | 'clock_off'> {
+interface WorkerLine extends Pick<WorkerRow, 'id' | 'started' | 'heartbeat' | 'clock_off'> {
   state: string;
 }
 
 async function readWorkers(sql: Sql): Promise<WorkerRow[]> {
   const lines = await sql.all<WorkerLine>(
-    `SELECT id, state, started, heard, clock_off FROM workers
-     WHERE heard > km_now() - $1::bigint ORDER BY started, id`,
+    `SELECT id, state, started, heartbeat, clock_off FROM workers
+     WHERE heartbeat > km_now() - $1::bigint ORDER BY started, id`,
     GONE_MS,
   );
   return lines.map(({ id, state, ...line }) => ({ ...readState(state, id), ...line }));
 }
 
 /** A worker that leaves deletes its row, so a silent row belongs to a worker that is gone. */
-const LOST = `SELECT id, heard FROM workers WHERE id = ANY ($1)
-  AND heard <= km_now() - ${GONE_MS}::bigint`;
+const LOST = `SELECT id, heartbeat FROM workers WHERE id = ANY ($1)
+  AND heartbeat <= km_now() - ${GONE_MS}::bigint`;
 
 /** Longer than any backoff of a worker. A thread that is queued for a later time does not wait for a worker. */
 const BACKOFF_MS = 120_000;
-const ANNOUNCE = `INSERT INTO workers (id, state, started, heard, clock_off)
+const ANNOUNCE = `INSERT INTO workers (id, state, started, heartbeat, clock_off)
   VALUES ($1, $2, km_now(), km_now(), $3::bigint - km_now())
-  ON CONFLICT (id) DO UPDATE SET state = $2, heard = km_now(), clock_off = $3::bigint - km_now()`;
+  ON CONFLICT (id) DO UPDATE SET state = $2, heartbeat = km_now(), clock_off = $3::bigint - km_now()`;
 const WAKE = `UPDATE threads SET queued = km_now() WHERE id IN (
     SELECT t.id FROM threads t JOIN unnest($1::text[], $2::text[]) AS n(project, items)
       ON t.project = n.project AND t.items = n.items
@@ -257,14 +257,19 @@ export function createFleet(
       database.write(
         async (sql) => {
           // Workers that were silent for a day are removed as well.
-          await sql.all('DELETE FROM workers WHERE id = $1 OR heard < km_now() - 86400000', worker);
+          await sql.all(
+            'DELETE FROM workers WHERE id = $1 OR heartbeat < km_now() - 86400000',
+            worker,
+          );
           return null;
         },
         { plain: true },
       ),
     workers: () => database.read(readWorkers),
     lost: (workers) =>
-      database.read((sql) => sql.all<{ id: string; heard: number }>(LOST, [...new Set(workers)])),
+      database.read((sql) =>
+        sql.all<{ id: string; heartbeat: number }>(LOST, [...new Set(workers)]),
+      ),
     now: () => database.read(readNow),
     queues: () => database.read(readQueues),
     limits: () =>

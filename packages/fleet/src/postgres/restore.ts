@@ -14,7 +14,7 @@ import { checkForm, type OwnedDatabase } from './migrate.ts';
 const RAISED_BY = 1_000_000;
 const BATCH = 1000;
 
-const ALIVE = `SELECT count(*) AS count FROM workers WHERE heard > km_now() - ${GONE_MS}`;
+const ALIVE = `SELECT count(*) AS count FROM workers WHERE heartbeat > km_now() - ${GONE_MS}`;
 const LOST = `SELECT id, epoch FROM threads WHERE NOT km_ended(status)
   AND (owner IS NOT NULL OR (queued IS NULL AND km_at_work(status))) ORDER BY id`;
 // Every lease ends now.

@@ -146,7 +146,7 @@ async function queueAgain(
     }
     const items = options.items ?? row.output.items ?? here;
     if (items !== here) {
-      const message = `thread \`${id}\` was started with other items; resume it with \`--items today\``;
+      const message = `thread \`${id}\` was started with other items than this folder has`;
       return fail('conflict', message, { thread: id, items, here });
     }
     const written = await threads.resume(id, undefined, { ...options, elsewhere: true });

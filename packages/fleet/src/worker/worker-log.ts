@@ -45,7 +45,7 @@ async function readLost(store: Store, events: readonly StoredEvent[]): Promise<O
   if (owners.length === 0) return ok(() => false);
   const lost = await store.fleet.lost(owners);
   if (!lost.ok) return lost;
-  const silentSince = new Map(lost.output.map((one) => [one.id, one.heard]));
+  const silentSince = new Map(lost.output.map((one) => [one.id, one.heartbeat]));
   return ok((event) => (silentSince.get(ownerOf(event)) ?? Number.POSITIVE_INFINITY) <= event.ts);
 }
 

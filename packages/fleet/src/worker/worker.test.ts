@@ -194,7 +194,7 @@ const worker = (id: string, items: string, draining = false): WorkerRow => ({
   projects: [{ project: 'p', items }],
   draining,
   started: 0,
-  heard: 0,
+  heartbeat: 0,
   clock_off: 0,
 });
 
@@ -235,7 +235,7 @@ test('what cannot begin here is queued again ever later, whoever let it go, and 
     expect(await yard.statusOf('t')).toBe('completed');
     // Whoever looks at it sees why, and its journal does not grow with every try.
     const reasons = must(await yard.store.read('t')).map(({ data }) => plainText(data.reason));
-    expect(reasons.filter((reason) => reason.startsWith('handed back'))).toEqual([
+    expect(reasons.filter((reason) => reason.startsWith('returned'))).toEqual([
       'returned by a worker (w1): the provider has no key',
     ]);
   }

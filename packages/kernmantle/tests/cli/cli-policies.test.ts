@@ -430,5 +430,5 @@ test('where a project sends the requests of a provider is refused, and said', as
   ]);
   const ran = await km('run', 'reads', '--model', 'own-7b');
   expect(ran.code).not.toBe(0);
-  expect(ran.output).toContain('in the project');
+  expect(ran.output).toContain('must not be set by a project');
 });

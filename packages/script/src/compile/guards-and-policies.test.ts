@@ -450,19 +450,19 @@ describe('policies', () =>
       'know whom to send to',
       'policy @p = { defaults: { rules: ["no-send-to-unknown"] } }\nexe exfil:send @m(body, to) = `to @to`\nvar known @a = "ann"\nshow @m("x", @a)\nshow @m("x", "bob")',
       'to ann',
-      'known destinations',
+      'needs label `known`',
     ],
     [
       'know what is inside',
       'policy @p = { defaults: { rules: ["no-send-to-external"] } }\nexe exfil:send @m(body, to) = `to @to`\nvar known:internal @a = "ann"\nvar known @b = "bob"\nshow @m("x", @a)\nshow @m("x", @b)',
       'to ann',
-      'stay inside',
+      'needs label `known:internal`',
     ],
     [
       'know what is destroyed',
       'policy @p = { defaults: { rules: ["no-destroy-unknown"] } }\nexe destructive:targeted @rm(why, fileId) = `gone @fileId`\nvar known @a = "1"\nshow @rm("x", @a)\nshow @rm("x", "2")',
       'gone 1',
-      'only known things',
+      'targets of destruction need label `known`',
     ],
     [
       'give no advice of what was influenced',

@@ -6,6 +6,7 @@ import {
   type Failure,
   type Fault,
   fail,
+  getOwn,
   isObject,
   type Json,
   type Outcome,
@@ -57,11 +58,10 @@ const codeOf = (data: Json): CodeResult => ({
   value: isObject(data) ? data.value : undefined,
 });
 
-/** Reads the recorded marks. Older journals have no marks of processes. */
 const recordedMarks = (data: Json): Descriptor =>
   describe(((isObject(data) ? data.marks : undefined) ?? {}) as Parameters<typeof describe>[0]);
 
-/** Reads a recorded file. The path is relative to the project; older journals have the absolute path. */
+/** Reads a recorded file. Its path is relative to the project. */
 const loadedIn =
   (root: string) =>
   (data: Json): LoadedText => ({
@@ -99,16 +99,12 @@ const pathsIn =
       resolve(root, path),
     );
 
-/** Reads a recorded lookup. Older journals have only its result. */
 const lookedOf =
   <T>(read: (data: Json) => T) =>
-  (data: Json): LookupResult<T> => {
-    const isMarked = isObject(data) && 'marks' in data && 'found' in data;
-    return {
-      found: read(isMarked ? (data.found ?? null) : data),
-      descriptor: recordedMarks(data),
-    };
-  };
+  (data: Json): LookupResult<T> => ({
+    found: read(getOwn(data, 'found') ?? null),
+    descriptor: recordedMarks(data),
+  });
 
 const packedLook = ({ found, descriptor }: LookupResult<unknown>): Json => ({
   found: plainJson(found),

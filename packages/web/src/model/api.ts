@@ -570,9 +570,9 @@ export interface FleetWorker {
   readonly memory: number;
   /** Difference of its clock to the clock of the store, in milliseconds. */
   readonly clock_off: number;
-  /** Start of the worker, and in `heard` its last heartbeat, by the clock of the store. */
+  /** Start of the worker, and in `heartbeat` its last heartbeat, by the clock of the store. */
   readonly started: number;
-  readonly heard: number;
+  readonly heartbeat: number;
   /** True if heartbeats stopped. Other workers get its threads. The view lists it for ten minutes. */
   readonly gone: boolean;
 }
@@ -611,7 +611,7 @@ export interface FleetLimit {
 export interface FleetState {
   /** Address of the store without its password. */
   readonly place: string;
-  /** Time of the store at this read. `heard`, `oldest` and `lease_until` use the same clock. */
+  /** Time of the store at this read. `heartbeat`, `oldest` and `lease_until` use the same clock. */
   readonly now: number;
   /** This project, in the form that workers register. */
   readonly own: { readonly project: string; readonly items: string } | null;

@@ -34,7 +34,7 @@ const SILENT_MS = 8000;
 /** State of a worker in one word, with its tone. */
 export function workerMood(worker: FleetWorker, now: number): readonly [string, Tone] {
   if (worker.gone) return ['gone', 'bad'];
-  if (now - worker.heard > SILENT_MS) return ['silent', 'you'];
+  if (now - worker.heartbeat > SILENT_MS) return ['silent', 'you'];
   if (worker.draining) return ['draining', 'idle'];
   return worker.busy > 0 ? ['at work', 'run'] : ['free', 'ok'];
 }

@@ -3,12 +3,12 @@
 // before it left them, and every guard is called, whatever the others decided.
 import {
   catchToOutcome,
-  heard,
   inTurn,
   isObject,
   type Json,
   type JsonObject,
   type Outcome,
+  toOutcome,
   whenReady,
 } from '../../base/index.ts';
 import type {
@@ -57,7 +57,7 @@ class GuardRound implements Judgement {
   readonly findings: Finding[] = [];
   readonly trace: TraceEntry[] = [];
   /** Guards on labels that were called for an input. They are not called again for the operation. */
-  readonly #heard = new Set<Guard>();
+  readonly #answered = new Set<Guard>();
   exception: PolicyException | undefined;
   /** Operations that guards with the right to make exceptions have allowed. */
   readonly #allowed: Allowed[] = [];
@@ -238,7 +238,7 @@ class GuardRound implements Judgement {
   #askAll(subject: GuardSubject, guards: readonly Guard[]): MaybePromise<void> {
     return inTurn(guards, (guard) => {
       if (!this.#concerns(subject, guard) || !this.#isSelected(subject, guard)) return undefined;
-      this.#heard.add(guard);
+      this.#answered.add(guard);
       const before = this.findings.length;
       return whenReady(this.#ask(subject, guard), () => {
         const statement = typeof subject === 'number' ? statementAround(this.frame) : undefined;
@@ -259,7 +259,7 @@ class GuardRound implements Judgement {
   #concerns(subject: GuardSubject, guard: Guard): boolean {
     const { filter } = guard;
     if (filter.kind !== 'label') return true;
-    if (subject === 'all') return !this.#heard.has(guard);
+    if (subject === 'all') return !this.#answered.has(guard);
     // An earlier privileged guard may have removed the label.
     return carries(this.#marksOf(subject), filter.label);
   }
@@ -366,7 +366,7 @@ const readerOf = ({ ports, parent }: Frame): ModelReader | undefined =>
 
 const answerOf = (guard: Guard, view: GuardView): MaybePromise<Outcome<Verdict>> =>
   catchToOutcome(
-    () => heard(guard.decide(view)),
+    () => toOutcome(guard.decide(view)),
     (error) => crashed(`guard ${guard.name}`, error),
   );
 

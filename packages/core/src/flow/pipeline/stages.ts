@@ -5,11 +5,11 @@ import {
   catchToOutcome,
   type Failure,
   fail,
-  heard,
   inTurn,
   type Json,
   type Outcome,
   ok,
+  toOutcome,
   whenReady,
 } from '../../base/index.ts';
 import type {
@@ -174,7 +174,7 @@ function evaluateInputs(attempt: Attempt): MaybePromise<Failure | undefined> {
     },
   };
   const evaluated = inTurn(declared, ({ name, role, kind, value, preview }) =>
-    whenReady(typeof value === 'function' ? heard(value(note)) : ok(value), (outcome) => {
+    whenReady(typeof value === 'function' ? toOutcome(value(note)) : ok(value), (outcome) => {
       if (!outcome.ok) return outcome;
       const details = { ...(kind && { kind }), ...(preview && { preview }) };
       evaluatedInputs.push({ name, role, value: outcome.output, ...details });
@@ -340,7 +340,7 @@ function runBody(attempt: Attempt): MaybePromise<Outcome<Value>> {
       emit: (effect) => emitTo(inner, effect),
       trace: attempt.trace,
     });
-  return heard(call.own.run ? call.own.run(body) : body());
+  return toOutcome(call.own.run ? call.own.run(body) : body());
 }
 
 async function askHooksAfter(attempt: Attempt, hooks: ScriptHooks, result: Value): Promise<Value> {

@@ -168,9 +168,7 @@ export async function applyApproved(
   history: readonly Recorded[],
 ): Promise<Outcome<null>> {
   const { open, state } = (await openProposal(ports, history)) ?? {};
-  // A proposal in an older journal has no `before`. Its change was written at once.
-  if (state !== 'approved' || open?.before === undefined) return ok(null);
-  return write(ports, open);
+  return state === 'approved' && open ? write(ports, open) : ok(null);
 }
 
 /** Handles the answer to a proposal in a restored thread: the run starts again, ends, or keeps waiting. */

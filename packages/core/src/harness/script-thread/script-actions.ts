@@ -213,7 +213,7 @@ const OWN_WORK = { volatile: [], parameters: {} };
 /** Creates the actions of a script. `stop` aborts the effects that the script itself has started. */
 export function createScriptActions(
   thread: Thread,
-  { step, look, heard }: ScriptSteps,
+  { step, look, signals }: ScriptSteps,
   stop: AbortController,
 ): Omit<ScriptActions, 'paths'> {
   const { ports, place, rights, control } = thread;
@@ -248,7 +248,7 @@ export function createScriptActions(
         facts: { ...OWN_WORK, verb: 'model', tool: 'script:model', effect: 'read' },
         arguments: { prompt: prompt.text, tier: tier ?? '' },
         marks: mergeDescriptors(frame.influence, prompt.meta.descriptor),
-        body: () => askModel(thread, question, heard),
+        body: () => askModel(thread, question, signals),
       });
     },
     async ask(question, frame) {

@@ -192,7 +192,7 @@ const modelIn = (rest: readonly Recorded[]): string | undefined => intentIn(rest
 function createReplayOrder(
   { ports: { replay }, place: { id } }: Pick<Thread, 'ports' | 'place'>,
   record: RecordedSteps,
-  heard: () => Promise<Ending | undefined>,
+  signals: () => Promise<Ending | undefined>,
 ) {
   const started = new Set<string>();
   /** Returns the name of a step that begins. `undefined`: not a replay, or the script differs from the journal. */
@@ -219,7 +219,7 @@ function createReplayOrder(
       if (!isHeard(rest)) continue;
       // Signals are handled once for each event, because not every warning comes from a signal.
       looked = rest.length;
-      if ((await heard()) && nameOf) return undefined;
+      if ((await signals()) && nameOf) return undefined;
     }
     return undefined;
   }
@@ -312,10 +312,10 @@ export function createScriptSteps(
   const { control } = thread;
   const inOrder = createOrder();
   const lookInOrder = createOrder();
-  const order = createReplayOrder(thread, record, () => heard());
+  const order = createReplayOrder(thread, record, () => signals());
 
   /** Handles signals. Ends the run if one of them stops it. */
-  async function heard(): Promise<Ending | undefined> {
+  async function signals(): Promise<Ending | undefined> {
     const stopped = await between();
     if (stopped) control.ending ??= stopped;
     return stopped;
@@ -326,7 +326,7 @@ export function createScriptSteps(
     past: RecordedStep | undefined,
     name: string | undefined,
   ): Promise<Outcome<Value>> {
-    if (await heard()) return STOPPED;
+    if (await signals()) return STOPPED;
     const call = blockOf(past?.call ?? record.nextCall(name), work);
     const escalated = control.escalated.get(call.id);
     if (escalated) return await escalatedOutcome(thread, work, call, escalated);
@@ -380,7 +380,7 @@ export function createScriptSteps(
     past: RecordedStep | undefined,
     name: string | undefined,
   ): Promise<Outcome<Value>> {
-    if (isModel(work) ? await heard() : control.ending) return STOPPED;
+    if (isModel(work) ? await signals() : control.ending) return STOPPED;
     const call = blockOf(past?.call ?? record.nextCall(name), work);
     const outcome = await work.body(call, {});
     if (control.ending) return STOPPED;
@@ -391,6 +391,6 @@ export function createScriptSteps(
     step,
     /** Runs a step that only reads or that is counted elsewhere. It is recorded when it is done. */
     look: (work: ScriptWork) => unlessDone(thread, record, work, (past) => look(work, past)),
-    heard,
+    signals,
   };
 }

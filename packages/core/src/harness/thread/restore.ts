@@ -199,8 +199,7 @@ function restore(thread: RestorableState, event: JournalEvent, own: EffectiveLim
       thread.budget.warned.add(markKey(event.data));
       return;
     case 'loop_detected':
-      // An older version also recorded loops that made progress.
-      if (event.data.detail.progress !== true) thread.talk.loops += 1;
+      thread.talk.loops += 1;
       return;
     case 'injected_message':
       if (event.data.reminder) thread.talk.reminders += 1;

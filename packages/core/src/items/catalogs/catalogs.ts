@@ -140,7 +140,7 @@ function findIn(
   const matches = exact.length > 0 ? exact : inCatalogs((itsId) => lastSegment(itsId) === bare);
   const [first] = matches;
   if (first === undefined) {
-    const hint = 'run `km catalog update` to find new items';
+    const hint = 'an update of the catalog finds new items';
     return fail('not_found', `${kind} \`${id}\` not found in any catalog; ${hint}`);
   }
   if (matches.length === 1) return ok(first);

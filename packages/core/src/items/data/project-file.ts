@@ -20,7 +20,7 @@ const ID = /^prj_[a-z0-9]{16,40}$/;
 
 const fields = record(
   {
-    id: textLike(ID, 'an id such as `prj_` and 24 letters or digits', '`km init` writes it'),
+    id: textLike(ID, 'an id such as `prj_` and 24 letters or digits', '`init` writes it'),
     placement: oneOf(['any', 'sticky']),
   },
   { required: ['id'] },

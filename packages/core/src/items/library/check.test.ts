@@ -106,7 +106,7 @@ test('tools are checked among the others, each mistake at its place', async () =
 test.each([
   ['sinks.mine', true, 'write `module: ./mine.py`'],
   ['mine', true, 'write `module: ./mine.py`'],
-  ['sinks.other', true, 'put it beside that and write `module: ./other.py`'],
+  ['sinks.other', true, 'put it beside that file and write `module: ./other.py`'],
   ['./mine', false, ''],
 ])(
   'a module that is named as Python imports it is told as a path: %s',

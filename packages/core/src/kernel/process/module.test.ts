@@ -300,7 +300,7 @@ describe.each(kinds)('%s', (_, report) => {
     expect(await run('node', '../../../src/elsewhere.ts', undefined)).toMatchObject({
       error: {
         code: 'config_invalid',
-        detail: { message: expect.stringContaining('outside the folder') },
+        detail: { message: expect.stringContaining('outside of the folder') },
       },
     });
     expect(await run('node', './gone.ts', undefined)).toMatchObject({

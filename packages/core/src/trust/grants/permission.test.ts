@@ -147,8 +147,12 @@ test.each<[string, Permission, string]>([
   ['no action', execute('git'), 'needs an `action`'],
   ['an unknown resource', execute('constructor', { action: 'call' }), 'not a capability'],
   ['a host with a path', execute('net', { action: 'http', host: 'x.io/a' }), 'host'],
-  ['a spawn of something else', execute('spawn', { action: 'process' }), '`thread` only'],
-  ['all actions of nothing', execute('nothing', { action: '*' }), 'no capability'],
+  [
+    'a spawn of something else',
+    execute('spawn', { action: 'process' }),
+    'only the action `thread`',
+  ],
+  ['all actions of nothing', execute('nothing', { action: '*' }), 'not found'],
 ])('%s grants nothing and says why', (_, entry, text) => {
   expect(problemOf(entry)?.message).toContain(text);
 });

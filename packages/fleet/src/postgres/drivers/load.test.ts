@@ -32,7 +32,7 @@ test.each([
     error: {
       code: 'drivers_missing',
       detail: {
-        message: `a store on a server ${words}: \`npm install pg pg-boss@12.35.0\``,
+        message: `a store on a server ${words}; run \`npm install pg pg-boss@12.35.0\``,
         install: 'npm install pg pg-boss@12.35.0',
       },
     },

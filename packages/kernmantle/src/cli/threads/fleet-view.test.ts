@@ -18,7 +18,7 @@ const worker = (id: string, more: Partial<Worker> = {}): Worker => ({
   memory: 120_000_000,
   clock_off: 0,
   started: 0,
-  heard: 99_000,
+  heartbeat: 99_000,
   gone: false,
   ...more,
 });
@@ -28,8 +28,8 @@ const FLEET: FleetState = {
   own: OWN,
   workers: [
     worker('calm', { busy: 2 }),
-    worker('late', { heard: 90_000 }),
-    worker('lost', { heard: 80_000, gone: true }),
+    worker('late', { heartbeat: 90_000 }),
+    worker('lost', { heartbeat: 80_000, gone: true }),
     worker('off', { draining: true, clock_off: 600_000 }),
     worker('other', {
       projects: [{ project: 'prj_x', items: 'sha256:ccccccccdd' }, OWN, { ...OWN, project: 'p' }],

@@ -65,7 +65,7 @@ function workerLines(fleet: FleetState, clock: number, width: number, paint: Pai
       column(mood, 8),
       column(worker.gone ? '' : `${count(worker.busy)}/${count(worker.slots)} busy`, 12),
       column(`${count(worker.memory / MB)} MB`, 8, 'right'),
-      column(`${age(clock - worker.heard)} ago`, 9, 'right'),
+      column(`${age(clock - worker.heartbeat)} ago`, 9, 'right'),
       ...(off === '' ? [] : [`clock ${off},`]),
       `serves ${visible(servesWords(worker, fleet.own))}`,
     ].join(' ');

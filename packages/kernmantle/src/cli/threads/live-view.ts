@@ -41,7 +41,7 @@ function createObserver(hear: Handler, onText: (thread: string, piece: string) =
     root: () => root,
     isAtWork: () => isAtWork,
     store: () => store,
-    heard: () => handled,
+    handled: () => handled,
     async begin(opened: Store, thread?: string): Promise<void> {
       [store, root] = [opened, thread];
     },
@@ -77,7 +77,7 @@ function createJsonView(terminal: Terminal): RunView {
     },
     say: (line) => terminal.note(line),
     async end() {
-      await observer.heard();
+      await observer.handled();
       const root = observer.root();
       for (const thread of new Set([...printed.keys(), ...(root === undefined ? [] : [root])])) {
         await flush(thread);
@@ -139,10 +139,10 @@ function createTeller(terminal: Terminal, print: (line: string) => void): Handle
 
 function createPlainView(terminal: Terminal): RunView {
   const observer = createObserver(createTeller(terminal, terminal.note));
-  const drawn = { pause: () => observer.heard(), resume: () => {} };
+  const drawn = { pause: () => observer.handled(), resume: () => {} };
   terminal.drawn.add(drawn);
   async function end(): Promise<void> {
-    await observer.heard();
+    await observer.handled();
     terminal.drawn.delete(drawn);
   }
   return { ...observer, say: (line) => terminal.note(line), end };
@@ -206,7 +206,7 @@ function createLiveView(terminal: Terminal): RunView {
   let isOver = false;
   const drawn: Drawn = {
     async pause() {
-      await observer.heard();
+      await observer.handled();
       screen.pause();
     },
     resume: screen.resume,
@@ -217,7 +217,7 @@ function createLiveView(terminal: Terminal): RunView {
     say: (line) => screen.print(line),
     async end() {
       clearInterval(timer);
-      await observer.heard();
+      await observer.handled();
       isOver = true;
       terminal.drawn.delete(drawn);
       screen.close();

@@ -82,7 +82,7 @@ function WorkersTable({ fleet, clock }: { fleet: FleetState; clock: number }) {
         worker.gone ? '–' : <Slots worker={worker} />,
         bytes(worker.memory),
         off === '' ? 'correct' : <span class="you">{off}</span>,
-        <span class={worker.gone ? 'bad' : ''}>{since(worker.heard, clock)} ago</span>,
+        <span class={worker.gone ? 'bad' : ''}>{since(worker.heartbeat, clock)} ago</span>,
         worker.gone ? '–' : since(worker.started, clock),
         <ForeignText text={worker.version} class="mono" />,
       ],

@@ -3,7 +3,7 @@ import type { Fleet, Store, WorkerRow } from '@kernmantle/core/store';
 import { expect, test } from 'vitest';
 import { createFleetWatch } from './fleet-watch.ts';
 
-const row = (id: string, heard: number): WorkerRow => ({
+const row = (id: string, heartbeat: number): WorkerRow => ({
   id,
   host: id,
   version: '1',
@@ -15,7 +15,7 @@ const row = (id: string, heard: number): WorkerRow => ({
   draining: false,
   memory: 1,
   started: 0,
-  heard,
+  heartbeat,
   clock_off: 0,
 });
 

@@ -43,7 +43,10 @@ function createRoll() {
     const here = workers.map((worker) => ({ ...worker, gone: false }));
     const names = new Set(here.map(({ id }) => id));
     const lost = [...previous.values()]
-      .filter(({ id, heard }) => !names.has(id) && now - heard > LEFT_MS && now - heard < LOST_MS)
+      .filter(
+        ({ id, heartbeat }) =>
+          !names.has(id) && now - heartbeat > LEFT_MS && now - heartbeat < LOST_MS,
+      )
       .slice(-MAX_LOST)
       .map((worker) => ({ ...worker, busy: 0, gone: true }));
     const all = [...here, ...lost];
