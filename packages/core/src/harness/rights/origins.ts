@@ -139,7 +139,7 @@ class Sayings {
 const cachedTexts = new WeakMap<ObservedRun, Sayings>();
 
 /** Trusted texts of a thread, for one call. */
-class SaidToThread {
+class ThreadTexts {
   readonly #sayings: Sayings;
   readonly #directive: readonly MentionedTexts[];
 
@@ -179,7 +179,7 @@ const isWeaker = (one: ArgumentOrigin, other: ArgumentOrigin | undefined): boole
   !other || STRENGTH.indexOf(one.kind) < STRENGTH.indexOf(other.kind);
 
 function originOf(
-  texts: SaidToThread,
+  texts: ThreadTexts,
   { fixed = {} }: Operation,
   argument: Argument,
 ): ArgumentOrigin | undefined {
@@ -244,7 +244,7 @@ export async function traceOrigins(
   op: Operation,
   inputs: readonly Argument[],
 ): Promise<readonly Argument[]> {
-  const texts = new SaidToThread(thread);
+  const texts = new ThreadTexts(thread);
   // Approvals are read once, when a value needs one. Most calls need none.
   let allowed: Awaited<ReturnType<typeof allowedValues>> | undefined;
   const traced: Argument[] = [];
