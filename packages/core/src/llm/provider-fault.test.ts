@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { fail, type Json } from '../base/index.ts';
+import { fail, type Json, type JsonObject } from '../base/index.ts';
 import { errorFault, providerFault } from './provider-fault.ts';
 
 const answered = (status: number, body: Json | string, code = 'http_error') =>
@@ -96,15 +96,18 @@ test('a body of any kind is no reason to throw', () => {
 });
 
 test('a provider that cannot be reached is named, with its place', () => {
-  const fault = fail('network_error', 'cannot connect to `127.0.0.1:11434`: ECONNREFUSED', {
-    host: '127.0.0.1',
-    port: 11434,
-    reason: 'ECONNREFUSED',
-    sent: false,
-  });
-  expect(providerFault(fault, 'local').error.detail).toMatchObject({
-    provider: 'local',
-    message:
-      'cannot connect to provider `local` at 127.0.0.1:11434: connection refused; check that the server runs',
-  });
+  const messageOf = (message: string, detail: JsonObject): string =>
+    providerFault(fail('network_error', message, detail), 'local').error.detail.message;
+  const refused = { host: '127.0.0.1', port: 11434, reason: 'ECONNREFUSED', sent: false };
+  expect(messageOf('any text', refused)).toBe(
+    'cannot connect to provider `local` at 127.0.0.1:11434: connection refused; check that the server runs',
+  );
+  const lost = { host: '::1', port: 80, reason: 'unexpected end', sent: true };
+  expect(messageOf('any text', lost)).toBe(
+    'the connection to provider `local` at [::1]:80 was lost: unexpected end',
+  );
+  const unresolved = { host: 'local.test', reason: 'ENOTFOUND', sent: false };
+  expect(messageOf('cannot resolve host `local.test`: ENOTFOUND', unresolved)).toBe(
+    'cannot resolve host `local.test`: ENOTFOUND; check that the server runs',
+  );
 });

@@ -2,6 +2,7 @@
 // code. Its detail contains the text of the provider.
 import {
   type Failure,
+  type Fault,
   fail,
   getOwn,
   isObject,
@@ -133,6 +134,19 @@ const HINTS: Readonly<Record<string, string>> = {
   context_exceeded: 'shorten the conversation, or use a model with a larger context window',
 };
 
+/** Returns the message of a network fault with the provider's name. A fault without a port keeps its message. */
+function connectionText(provider: string, detail: Fault['detail']): string {
+  const { host, port, sent, message } = detail;
+  const remedy = sent === false ? '; check that the server runs' : '';
+  if (typeof host !== 'string' || typeof port !== 'number') return `${message}${remedy}`;
+  const reason = textAt(detail, 'reason');
+  const text = Object.hasOwn(WORDS, reason) ? WORDS[reason] : reason;
+  const server = `provider \`${provider}\` at ${host.includes(':') ? `[${host}]` : host}:${port}`;
+  return sent === false
+    ? `cannot connect to ${server}: ${text}${remedy}`
+    : `the connection to ${server} was lost: ${text}`;
+}
+
 /**
  * Maps a failure of the provider's tool chain to a fault of a model request. A failure without a
  * provider's answer (no connection, a denied permission, a broken stream) keeps its code. `charged: false`
@@ -141,13 +155,7 @@ const HINTS: Readonly<Record<string, string>> = {
 export function providerFault(failure: Failure, provider?: string): Failure {
   const { code, detail } = failure.error;
   if (code === 'network_error' && provider !== undefined) {
-    const to = `to provider \`${provider}\` at `;
-    const reason = textAt(detail, 'reason');
-    const providerText = detail.message
-      .replace(/\bto `([^`]+)`/, (_all, address: string) => `${to}${address}`)
-      .replace(/: [A-Z_]+$/, Object.hasOwn(WORDS, reason) ? `: ${WORDS[reason]}` : '$&');
-    const message =
-      detail.sent === false ? `${providerText}; check that the server runs` : providerText;
+    const message = connectionText(provider, detail);
     return { ok: false, error: { code, detail: { ...detail, provider, message } } };
   }
   const { status, body_excerpt } = detail;

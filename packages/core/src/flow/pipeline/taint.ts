@@ -47,7 +47,7 @@ const ENTRANCES = new Set(['src:file', 'src:network', 'src:user']);
 export interface OperationInputs {
   readonly op: Operation;
   readonly frame: Frame;
-  /** The inputs as the guards left them. */
+  /** The inputs after the guards have changed them. */
   readonly inputs: readonly Argument[];
   readonly captured: Descriptor;
 }

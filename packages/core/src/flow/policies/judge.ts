@@ -57,7 +57,7 @@ interface FlowRule {
 
 interface LabelTable {
   readonly source: string;
-  /** True if a privileged guard may make exceptions to it. */
+  /** True if a privileged guard may make exceptions to these rules. */
   readonly yields: boolean;
   readonly rules: ReadonlyMap<string, FlowRule>;
   /** The reason that a broken policy gives instead of the rule. */

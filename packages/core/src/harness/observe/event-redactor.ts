@@ -8,7 +8,7 @@ import {
   type Redactor,
 } from '../../base/index.ts';
 
-/** Fields that come piece by piece, in both protocols. */
+/** Fields whose text arrives in pieces over several events, in both protocols. */
 const PIECES: ReadonlySet<string> = new Set(
   'text thinking partial_json content reasoning_content arguments refusal'.split(' '),
 );

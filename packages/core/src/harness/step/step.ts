@@ -132,7 +132,7 @@ export function noteResult(
     ...(about && { about }),
     ...(use?.isBegun === false && { unused: true as const }),
   };
-  // A denial has an event of its own.
+  // A denial is not counted here, because it has an event of its own.
   if (isError && getOwn(getOwn(content, 'error'), 'code') !== 'permission_denied') {
     budget.meter.countFailure();
   }
@@ -331,7 +331,7 @@ export async function performCall(
 interface StepOptions {
   readonly key?: string;
   readonly group?: CallGroup;
-  /** Marks of all arguments. Hooks learn them even if the call has no parameters. */
+  /** Marks of all arguments. Hooks receive them even if the call has no parameters. */
   readonly marks?: Descriptor;
 }
 

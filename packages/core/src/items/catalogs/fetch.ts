@@ -102,7 +102,7 @@ async function fetchNpm(entry: CatalogEntry, cache: string, ports: FetchPorts) {
   );
   return folders.length > 0
     ? ok(folders)
-    : fail('invalid_item', `no package has the keyword \`${BUNDLE_KEYWORD}\` and items`);
+    : fail('invalid_item', `no npm package with the keyword \`${BUNDLE_KEYWORD}\` contains items`);
 }
 
 /**
