@@ -13,7 +13,6 @@ function isBeginning(sorted: readonly string[], text: string): boolean {
 }
 
 export interface TextMatcher {
-  /** True if the text contains any pattern. */
   isIn(text: string): boolean;
   /** Calls `onPattern` with spans that together cover every occurrence of a pattern. */
   find(text: string, onPattern: OnPattern): void;

@@ -60,7 +60,6 @@ export interface Frame {
   readonly isJudging: boolean;
   /** True while a script hook runs: script hooks are off for its operations, guards are not. */
   readonly isHooking: boolean;
-  /** True if a person approved this operation. */
   readonly isApproved: boolean;
   /**
    * Identity of the file that the person saw. A write is refused if the file has changed since. Absent:

@@ -17,7 +17,6 @@ interface SummaryState {
   readonly code: string | undefined;
   /** Current turn of the attempt. 0: the attempt has no turn yet. */
   readonly turn: number;
-  /** True while the model writes a reply. */
   readonly isReplying: boolean;
   /** True until the last request has a reply or a call. It stays true if the request fails. */
   readonly isUnanswered: boolean;

@@ -38,7 +38,6 @@ export interface Caller extends AuthFields {
   signal?: AbortSignal;
   /** Receives the output of a child process as text without secrets. Must not throw. */
   onOutput?: (text: string) => void;
-  /** True if a person approved this call. */
   isApproved?: boolean;
   /**
    * Content that the call may overwrite: none (`new`), none because it appends (`add`), or the content

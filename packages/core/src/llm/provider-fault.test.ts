@@ -108,6 +108,6 @@ test('a provider that cannot be reached is named, with its place', () => {
   );
   const unresolved = { host: 'local.test', reason: 'ENOTFOUND', sent: false };
   expect(messageOf('cannot resolve host `local.test`: ENOTFOUND', unresolved)).toBe(
-    'cannot resolve host `local.test`: ENOTFOUND; check that the server runs',
+    'cannot resolve host `local.test`: ENOTFOUND',
   );
 });

@@ -137,13 +137,12 @@ const HINTS: Readonly<Record<string, string>> = {
 /** Returns the message of a network fault with the provider's name. A fault without a port keeps its message. */
 function connectionText(provider: string, detail: Fault['detail']): string {
   const { host, port, sent, message } = detail;
-  const remedy = sent === false ? '; check that the server runs' : '';
-  if (typeof host !== 'string' || typeof port !== 'number') return `${message}${remedy}`;
+  if (typeof host !== 'string' || typeof port !== 'number') return message;
   const reason = textAt(detail, 'reason');
   const text = Object.hasOwn(WORDS, reason) ? WORDS[reason] : reason;
   const server = `provider \`${provider}\` at ${host.includes(':') ? `[${host}]` : host}:${port}`;
   return sent === false
-    ? `cannot connect to ${server}: ${text}${remedy}`
+    ? `cannot connect to ${server}: ${text}; check that the server runs`
     : `the connection to ${server} was lost: ${text}`;
 }
 

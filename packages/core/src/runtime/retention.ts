@@ -27,7 +27,6 @@ const TREES_A_RUN = 20;
 export interface Retained {
   readonly rooms: RuntimeContext;
   readonly store: Store;
-  /** True after the rule was applied. */
   hasRetained?: boolean;
 }
 

@@ -47,7 +47,6 @@ export function findPerson(env: Readonly<Record<string, string | undefined>>): s
 export const actorName = ({ who, channel }: Actor): string =>
   who === '' ? channel : `${who} (${channel})`;
 
-/** Returns the audit row of a person's action. */
 export const personAuditRow = (
   { who, channel }: Actor,
   operation: string,

@@ -149,7 +149,6 @@ export const DIRECTIVE: Shape = shape({
   },
 });
 
-/** True if a rule reads this attribute. */
 export const takesAttribute = ({ attributes, retired }: Shape, name: string): boolean =>
   attributes.includes(name) || retired?.includes(name) === true;
 
