@@ -18,11 +18,14 @@ import {
   type ActPorts,
   childFrame,
   createFrame,
+  createLabelRecords,
   describe,
   type Frame,
   type GuardSet,
+  type LabelRecords,
   type MaybePromise,
   makeValue,
+  mergeDescriptors,
   type Ports,
   type RecordEntry,
 } from '@kernmantle/core/flow';
@@ -46,6 +49,7 @@ import {
   type OpenProject,
   openModel,
   type RuntimeContext,
+  recordsFolder,
   throwIfNotRecorded,
 } from '@kernmantle/core/runtime';
 import type { ScriptWorld } from '../world.ts';
@@ -95,6 +99,21 @@ const MAX_ANSWER = 4096;
 /** Returns the nearest folder above that is a project; otherwise the folder itself. */
 export const findScriptProject = (folder: string, home: string): string =>
   findProject(folder, home, PROJECT_SIGNS);
+
+/** Returns the label records. The user's folder has those from before the project got a folder for records. */
+function recordsOf(open: OpenProject): LabelRecords {
+  const { project, home } = open;
+  const records = labelRecords(open);
+  if (recordsFolder(project, home) === home) return records;
+  const older = createLabelRecords(join(home, 'labels.jsonl'), project);
+  return {
+    ...records,
+    recall: (path, hash) => records.recall(path, hash) ?? older.recall(path, hash),
+    within: (...view) => mergeDescriptors(records.within(...view), older.within(...view)),
+    looked: (...places) => mergeDescriptors(records.looked(...places), older.looked(...places)),
+    linked: (...file) => mergeDescriptors(records.linked(...file), older.linked(...file)),
+  };
+}
 
 const fresh = (): string => Buffer.from(systemRandom(12)).toString('hex');
 
@@ -173,7 +192,7 @@ const previewsIn =
   ({ open, library }: RuntimeContext): NonNullable<ScriptWorld['previewTool']> =>
   async (id, inputs) => {
     const found = library.find('tool', id);
-    const ports = { library, projectRoot: open.project, labels: labelRecords(open) };
+    const ports = { library, projectRoot: open.project, labels: recordsOf(open) };
     return found.ok ? await previewTool(ports, found.output, inputs) : undefined;
   };
 
@@ -229,7 +248,7 @@ export async function openScripts(rooms: RuntimeContext, use: ScriptUse): Promis
     signal: signal ?? new AbortController().signal,
     closed: [home],
     readsAnywhere: auth === undefined && only === undefined,
-    labels: labelRecords(open),
+    labels: recordsOf(open),
     authority: authorityNow,
     subprocess: () => open.primitives.get('subprocess') as Primitive,
     kernel,
