@@ -115,6 +115,10 @@ const DATA: { [type in EventType]: fc.Arbitrary<DataOf<type>> } = {
     fc.record({ charged_unread: count, tokens: count }),
   ),
   hook_start: fc.record({ thread_id: text, directive: text, event: text, step: text }),
+  criterion: fc.record(
+    { round: count, held: fc.boolean(), index: count, reason: text },
+    { requiredKeys: ['round', 'held'] },
+  ),
   hook: fc.record(
     {
       directive: text,

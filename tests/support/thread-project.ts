@@ -34,6 +34,8 @@ export interface Parts {
   deviation?: string;
   inputs?: string;
   outputs?: string;
+  /** The whole element `success_criteria`. */
+  goal?: string;
 }
 
 export const directiveText = (name: string, parts: Parts = {}) => `
@@ -53,6 +55,7 @@ export const directiveText = (name: string, parts: Parts = {}) => `
   ${parts.inputs ? `<inputs>${parts.inputs}</inputs>` : ''}
   <process><step name="go">Do it</step></process>
   ${parts.outputs ? `<outputs>${parts.outputs}</outputs>` : ''}
+  ${parts.goal ?? ''}
 </directive>
 `;
 export const READ =
@@ -111,7 +114,7 @@ export const answer = (name: string, verdict: Json) => `
 </directive>
 `;
 
-type Say = ScriptedReply | ((request: ScriptedRequest) => ScriptedReply | Promise<ScriptedReply>);
+export type Say = ScriptedReply | ((request: ScriptedRequest) => ScriptedReply | Promise<ScriptedReply>);
 /** Replies of the model for each directive, turn by turn. The last one is repeated. */
 export type Play = Readonly<Record<string, readonly Say[]>>;
 

@@ -6,7 +6,7 @@ import { ofToday, timeoutMs } from '@kernmantle/test-support/soak';
 import pg from 'pg';
 import { expect, inject, onTestFinished, test } from 'vitest';
 import { migrateServerStore, openServerStore } from '../src/postgres/address.ts';
-import { FUNCTIONS } from '../src/postgres/schema.ts';
+import { FUNCTIONS, JOURNAL_FORMATS } from '../src/postgres/schema.ts';
 import { noServer, openServerStores } from './support/server-stores.ts';
 import { openWorkerStage, type WorkerStage } from './support/worker-stage.ts';
 
@@ -14,7 +14,8 @@ const url = inject('postgres');
 const onServer = test.skipIf(url === '');
 const LONG = { timeout: timeoutMs(180_000) };
 const patient = { timeout: timeoutMs(60_000) };
-const [OLD, NEXT] = [[2], [2, 3]];
+const TODAY = Math.max(...JOURNAL_FORMATS);
+const [OLD, NEXT] = [[TODAY], [TODAY, TODAY + 1]];
 
 /** Questions that are answered one by one. */
 function heldBack() {
@@ -108,19 +109,19 @@ const CASES: readonly (readonly [title: string, check: () => Promise<void>])[] =
       const next = must(await (await openNext(stage)).threads());
       const after = [await queue(next), await queue(next, 'greet')];
       const made = await formats(stage);
-      expect(after.map((id) => made[id])).toEqual([3, 3]);
-      expect(before.map((id) => made[id])).toEqual(before.map(() => 2));
+      expect(after.map((id) => made[id])).toEqual([TODAY + 1, TODAY + 1]);
+      expect(before.map((id) => made[id])).toEqual(before.map(() => TODAY));
       const names = await look<{ name: string }>(
         stage,
         'SELECT DISTINCT name FROM @@_jobs.job ORDER BY name',
       );
-      expect(names.map(({ name }) => name.split('.')[1])).toEqual(['f2', 'f3']);
+      expect(names.map(({ name }) => name.split('.')[1])).toEqual([`f${TODAY}`, `f${TODAY + 1}`]);
       expect(must((await store.fleet?.queues()) ?? { ok: true, output: [] })).toMatchObject([
         { ready: 4, served_by: 0 },
       ]);
       const owner = { owner: 'old', ttlMs: 1000 };
       expect(await store.claim(after[0] ?? '', owner)).toMatchObject({
-        error: { code: 'store_newer', detail: { journal: 3 } },
+        error: { code: 'store_newer', detail: { journal: TODAY + 1 } },
       });
 
       const fresh = stage.workAs(NEXT);
@@ -202,7 +203,7 @@ const CASES: readonly (readonly [title: string, check: () => Promise<void>])[] =
       must(await old.signal({ thread: 'a', kind: 'message', payload: {}, key: 'k', by: 'me' }));
       expect(await take(old, 'old')).toEqual([]);
       const jobs = await stores.query<{ name: string }>('SELECT name FROM @@_jobs.job');
-      expect(jobs.map(({ name }) => name)).toEqual(['threads.f3.-.p', 'threads.f3.-.p']);
+      expect(jobs.map(({ name }) => name)).toEqual(Array(2).fill(`threads.f${TODAY + 1}.-.p`));
       expect((await take(next, 'new')).sort()).toEqual(['a', 'b']);
     },
   ],

@@ -36,6 +36,7 @@ const REGISTRY_CODES = [
   ...(['store_closed', 'store_newer', 'store_foreign', 'not_recorded'] as const),
   ...(['journal_unreadable', 'approval_pending', 'approval_denied', 'approval_expired'] as const),
   ...(['approval_used', 'bail', 'steps_differ', 'plan_invalid', 'expectation_failed'] as const),
+  ...(['criteria_unmet'] as const),
 ];
 
 /** Every documented code. A limit has its own code (`turns_exceeded` and so on). */

@@ -82,7 +82,7 @@ export function approvalLine(data: ApprovalNote): EventText | undefined {
 }
 
 /** Text of each decision of a hook: the action of its directive, and the effect at this event. */
-const DEEDS: ReadonlyMap<string, string> = new Map([
+const DECISIONS: ReadonlyMap<string, string> = new Map([
   ['proceed', 'continue'],
   ['tell_error', 'continue (the model gets the error)'],
   ['tell_warning', 'continue (the model is warned)'],
@@ -91,6 +91,7 @@ const DEEDS: ReadonlyMap<string, string> = new Map([
   ['restart', 'retry (from the start)'],
   ['repeat_step', 'retry (the step again)'],
   ['new_attempt', 'retry (a new attempt)'],
+  ['next_round', 'retry (another round)'],
   ['skip_step', 'skip (not done)'],
   ['withhold_result', 'skip (result withheld)'],
   ['count_as_done', 'skip (counts as done)'],
@@ -103,4 +104,4 @@ export const hookDecision = ({
   event,
   decision,
 }: Pick<HookAnswered, 'event' | 'decision'>): string =>
-  `at ${event}: ${DEEDS.get(decision) ?? decision}`;
+  `at ${event}: ${DECISIONS.get(decision) ?? decision}`;

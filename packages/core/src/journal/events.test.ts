@@ -171,13 +171,14 @@ test('the flags of each type are those that its readers rely on', () => {
     'warning',
   ]);
   expect(typesWhere((type) => eventFlags(type).isProgress === true)).toEqual(
-    ['assistant_message', 'child_end', 'commits_lost', 'hook', 'injected_message'].concat([
-      'logged',
-      'retry',
-      'snapshot',
-      'thread_end',
-      'tool_result',
-    ]),
+    [
+      'assistant_message',
+      'child_end',
+      'commits_lost',
+      'criterion',
+      'hook',
+      'injected_message',
+    ].concat(['logged', 'retry', 'snapshot', 'thread_end', 'tool_result']),
   );
   expect(typesWhere((type) => eventFlags(type).isFrame === true)).toEqual([
     'thread_end',

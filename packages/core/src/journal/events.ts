@@ -1,6 +1,5 @@
 // The event table: one entry per type of event. An entry has the shape of the data, the text for people and
-// flags. All readers and writers of journals use this table, so a new type of event is one new entry. A
-// journal of version 1 has the same types: a later field is optional.
+// flags. All readers and writers of journals use this table, so a new type of event is one new entry.
 import { durationText } from '../base/index.ts';
 import { STATUS_CAUSES } from '../store/index.ts';
 import { data, fields, flag, list, number, type Proven, text, word, yes } from './check.ts';
@@ -143,6 +142,15 @@ export const EVENTS = {
     survivesRewind: true,
     isProgress: true,
   }),
+  criterion: entry(
+    /**
+     * The result of a criterion where the run would complete. `round` counts these places from 1. `reason` is absent
+     * for a criterion that holds, and `index` for another round that a hook demanded. The message to the model or the
+     * end of the thread shows it to people.
+     */
+    fields({ round: number, held: flag }, { index: number, reason: text }),
+    { isProgress: true },
+  ),
   hook_state: entry(fields({ fired: list(number) }), {
     transcript: false,
     survivesRewind: true,

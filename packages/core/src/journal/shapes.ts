@@ -220,7 +220,7 @@ const resultContent = fields({ content: json, is_error: flag, marks }, { facts }
 export const hook = fields(
   {
     directive: text,
-    event: word('before_step', 'after_step', 'error', 'limit', 'warning'),
+    event: word('before_step', 'after_step', 'error', 'limit', 'warning', 'end'),
     step: text,
     decision: text,
     notes: data,

@@ -59,6 +59,7 @@ const samples = (say: string): { readonly [type in EventType]: DataOf<type> } =>
   turn_end: { done: true },
   cost_update: { cost: {} },
   hook_start: { thread_id: say, directive: say, event: 'error', step: say },
+  criterion: { round: 2, held: false, index: 0, reason: say },
   hook: {
     directive: say,
     event: 'limit',

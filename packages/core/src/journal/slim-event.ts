@@ -267,6 +267,10 @@ const SLIM: { readonly [type in EventType]: Slim<type> } = {
     raised: raisedIn(limits),
     model: optionalName(model),
   }),
+  criterion: ({ held, reason }) => ({
+    is_error: !held,
+    ...(reason !== undefined && textParts(reason)),
+  }),
   hook_state: noFields,
   permission_denied: (denial) => ({
     ...faultParts(denial),

@@ -6,7 +6,7 @@ import { readFileSync } from 'node:fs';
 import { AT_WORK, ENDED, INTERRUPTED_REASONS, REVOKING } from '@kernmantle/core/store';
 
 /** Journal formats, as in a file, that this program reads. It writes the last of them. */
-export const JOURNAL_FORMATS: readonly number[] = [2];
+export const JOURNAL_FORMATS: readonly number[] = [3];
 /** Clocks that differ by less count as equal, because a request and its answer can take as long. */
 export const AGREE_MS = 5000;
 

@@ -33,6 +33,8 @@ export type HookDecision =
   | { readonly do: 'new_attempt'; readonly begins?: NewInputs }
   /** The step or its result is left out, or a failed step counts as done. The model gets a result that says so. */
   | { readonly do: 'skip_step' | 'withhold_result' | 'count_as_done' }
+  /** At the end: the run does not complete, and the model gets the reason. */
+  | { readonly do: 'next_round'; readonly fault: Fault }
   /**
    * The run ends or parks: a person is asked (without a channel it ends as `needs_input`), a proposed change is
    * pending, a limit stopped it, or it failed. `abort` ends the whole tree, children first.
@@ -83,7 +85,7 @@ type Cell = (situation: Situation, verdict: HookVerdict) => HookDecision;
 function faultFor({ event, step }: Situation, reason: string | undefined): Fault {
   const behind = faultOf(event);
   if (!behind) {
-    const when = event.name === 'after_step' ? 'after' : 'before';
+    const when = event.name === 'before_step' ? 'before' : 'after';
     const message = reason ?? `a hook ended the run ${when} \`${step}\``;
     return { code: 'ended_by_hook', detail: { step, message } };
   }
@@ -126,18 +128,28 @@ const continueAtLimit: Cell = (situation, verdict) => {
   return isWarning ? { do: 'tell_warning' } : stop(situation, result.refused);
 };
 
+const nextRound: Cell = ({ step }, { error }) => ({
+  do: 'next_round',
+  fault: {
+    code: 'criteria_unmet',
+    detail: { step, message: error ?? 'a hook demands another round' },
+  },
+});
+
 const TABLE: Readonly<Record<Action, Readonly<Record<Checkpoint, Cell>>>> = {
   continue: {
     before_step: proceed,
     after_step: proceed,
     on_error: continueAfterError,
     on_limit: continueAtLimit,
+    on_end: proceed,
   },
   retry: {
     before_step: proceed,
     after_step: () => ({ do: 'repeat_step' }),
     on_error: retryAfterError,
     on_limit: () => ({ do: 'new_attempt' }),
+    on_end: nextRound,
   },
   skip: {
     before_step: () => ({ do: 'skip_step' }),
@@ -148,9 +160,10 @@ const TABLE: Readonly<Record<Action, Readonly<Record<Checkpoint, Cell>>>> = {
     // A warning does not belong to a step. A hook that skips it withholds it from the model.
     on_limit: (situation, { error }) =>
       situation.event.name === 'warning' ? { do: 'proceed' } : stop(situation, error),
+    on_end: proceed,
   },
-  fail: { before_step: end, after_step: end, on_error: end, on_limit: end },
-  abort: { before_step: abort, after_step: abort, on_error: abort, on_limit: abort },
+  fail: { before_step: end, after_step: end, on_error: end, on_limit: end, on_end: end },
+  abort: { before_step: abort, after_step: abort, on_error: abort, on_limit: abort, on_end: abort },
 };
 
 type Doing = HookDecision['do'];
@@ -205,6 +218,7 @@ function defaultInstruction(situation: Situation): HookDecision {
   switch (event.name) {
     case 'before_step':
     case 'after_step':
+    case 'end':
       return { do: 'proceed' };
     case 'warning':
       return { do: 'tell_warning' };

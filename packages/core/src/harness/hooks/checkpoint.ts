@@ -1,10 +1,10 @@
-// Defines the four checkpoints at which hooks are evaluated, and the events that hooks get there.
+// Defines the five checkpoints at which hooks are evaluated, and the events that hooks get there.
 import type { ErrorCode, Fault, Json } from '../../base/index.ts';
 import type { FlowCheckpoint, MaybePromise } from '../../flow/index.ts';
 import type { HookStart } from '../../journal/index.ts';
 import { type LimitEvent, limitWords, type WarningEvent } from '../limits/limit.ts';
 
-export type Checkpoint = 'before_step' | 'after_step' | 'on_error' | 'on_limit';
+export type Checkpoint = 'before_step' | 'after_step' | 'on_error' | 'on_limit' | 'on_end';
 
 export interface Step {
   readonly kind: 'turn' | 'tool' | 'spawn';
@@ -31,7 +31,9 @@ export type CheckpointEvent =
     >)
   | { readonly name: 'error'; readonly code: ErrorCode; readonly detail: Fault['detail'] }
   | LimitEvent
-  | WarningEvent;
+  | WarningEvent
+  /** The run would complete. `round`: number of this place, from 1. */
+  | { readonly name: 'end'; readonly text: string; readonly outputs: Json; readonly round: number };
 
 /** Returns the name of a step: its tool, such as `fs/write_file`, or `turn 3` for a turn. */
 export const stepName = (step: StepOfEvent): string => step.tool ?? `turn ${step.turn}`;
@@ -58,6 +60,7 @@ const CHECKPOINTS: Readonly<Record<CheckpointEvent['name'], Checkpoint>> = {
   error: 'on_error',
   limit: 'on_limit',
   warning: 'on_limit',
+  end: 'on_end',
 };
 
 export const checkpointOf = (event: CheckpointEvent): Checkpoint => CHECKPOINTS[event.name];
@@ -67,6 +70,7 @@ export function faultOf(event: CheckpointEvent): Fault | undefined {
   switch (event.name) {
     case 'before_step':
     case 'after_step':
+    case 'end':
       return undefined;
     case 'error':
       return { code: event.code, detail: event.detail };

@@ -1,4 +1,4 @@
-// Raises the four checkpoints of a running thread: finds the hook that answers, runs it and carries out the
+// Raises the five checkpoints of a running thread: finds the hook that answers, runs it and carries out the
 // decision. `action.ts` has the table of decisions.
 import { isDeepStrictEqual } from 'node:util';
 import {
@@ -81,7 +81,7 @@ import {
 } from './checkpoint.ts';
 import { type HookVerdict, parseVerdict } from './hook-answer.ts';
 import { withProposal } from './improve-directive.ts';
-import { buildContext, fillInputs, select, withoutOutside } from './select-hook.ts';
+import { buildContext, fillInputs, type HookView, select, withoutOutside } from './select-hook.ts';
 
 function eventOf(event: FlowEvent, step: Step): CheckpointEvent {
   switch (event.name) {
@@ -156,7 +156,7 @@ interface Chosen {
 
 /** Returns the first hook that matches, with its inputs. */
 function choose(
-  thread: Thread,
+  thread: HookView & DirectiveTalk & Pick<Thread, 'hooks' | 'journal'>,
   { event, required }: Situation,
   list: readonly CompiledHook[],
 ): Chosen | undefined {
@@ -164,7 +164,9 @@ function choose(
   if (!mayAnswer(hooks, event.name)) return undefined;
   const context = buildContext(thread, event, required);
   const before = [...hooks.fired].join();
-  const { hook, errors } = select(list, context, hooks.fired);
+  const isEnd = event.name === 'end';
+  const own = isEnd ? list.filter(({ events }) => events.has('end')) : list;
+  const { hook, errors } = select(own, context, hooks.fired);
   for (const { hook: broken, message } of errors) {
     const detail = { message, when: broken.when };
     journal.note({ type: 'error', data: { code: 'expression_error', detail } });
@@ -363,6 +365,8 @@ function carryOut(
   event: CheckpointEvent,
   step: string,
 ): CheckpointVerdict | undefined {
+  // `raiseEnd` handles this decision. It exists only at the end of a run.
+  if (instruction.do === 'next_round') return undefined;
   // The operation fails with the reason, and the loop stops at its next boundary. A stop that arrived while the
   // hook ran takes precedence.
   if ('fault' in instruction) {
@@ -397,7 +401,7 @@ function carryOut(
 /** True if a hook can match. A hook that fired is evaluated at every event, so that it can be rearmed. */
 export function mayAnswer({ list, fired }: Hooks, name: CheckpointEvent['name']): boolean {
   for (const { events } of list) if (events.has(name)) return true;
-  return fired.size > 0;
+  return name !== 'end' && fired.size > 0;
 }
 
 /** Raises a checkpoint, at fixed points of the pipeline. Allocates and awaits nothing without hooks. */
@@ -458,7 +462,7 @@ function openAt(event: FlowEvent, { call }: Step): NonNullable<Situation['open']
 }
 
 async function situationOf(
-  thread: Thread,
+  thread: DirectiveTalk & Pick<Thread, 'hooks' | 'budget' | 'journal'>,
   event: CheckpointEvent,
   step: string,
   fault?: Fault,
@@ -504,6 +508,19 @@ export async function raiseError(
   if (instruction.do !== 'tell_error') return carryOut(thread, instruction, event, step);
   const from = descriptorOfFault(error);
   if (!isTold) tell(thread, `[harness] ${error.detail.message}`, undefined, from);
+  return undefined;
+}
+
+/** Raises the end of a run. Returns the fault whose message the model gets, if a hook demands another round. */
+export async function raiseEnd(
+  thread: Thread,
+  event: CheckpointEvent & { name: 'end' },
+): Promise<Fault | undefined> {
+  if (!mayAnswer(thread.hooks, event.name)) return undefined;
+  const step = `end ${event.round}`;
+  const instruction = await consult(thread, await situationOf(thread, event, step));
+  if (instruction.do === 'next_round') return instruction.fault;
+  carryOut(thread, instruction, event, step);
   return undefined;
 }
 

@@ -296,7 +296,7 @@ test('a hook is asked only where it could match', () => {
   expect(events('event.name == "after_step" and event.tool == "x"')).toEqual(['after_step']);
   expect(events('event.percent > 80')).toEqual(['warning']);
   expect(events('cost.turns > 1')).toHaveLength(5);
-  expect(events('event != null')).toHaveLength(5);
+  expect(events('event != null')).toHaveLength(6);
 });
 
 test('where a hook is not asked it does not match, for any condition and event', () => {

@@ -38,7 +38,7 @@ function requiredBy(event: CheckpointEvent, ofStep: () => readonly string[]): st
 }
 
 /** The part of a thread that conditions and inputs of hooks can read. */
-type HookView = Pick<Thread, 'place' | 'control' | 'budget' | 'rights' | 'talk'>;
+export type HookView = Pick<Thread, 'place' | 'control' | 'budget' | 'rights' | 'talk'>;
 
 export function buildContext(
   { place, control, budget, rights, talk }: HookView,
@@ -87,7 +87,11 @@ export function compileHooks(hooks: readonly Hook[]): Outcome<readonly CompiledH
     }
     const readsEvent = expression.output.paths.some(({ path }) => path[0] === 'event');
     const events = new Set(
-      EVENT_NAMES.filter((name) => mayMatch(expression.output, name, EVENT_FIELDS[name])),
+      EVENT_NAMES.filter(
+        // A condition with figures alone is not evaluated at the end, so that it never demands another round.
+        (name) =>
+          (name !== 'end' || readsEvent) && mayMatch(expression.output, name, EVENT_FIELDS[name]),
+      ),
     );
     compiled.push({ hook, index, expression: expression.output, readsEvent, events });
   }
@@ -133,7 +137,9 @@ export function fillInputs({ hook }: CompiledHook, context: Json): JsonObject {
 export function withoutOutside(context: JsonObject): JsonObject {
   const { event, directive, permissions } = context;
   const about = isObject(event) ? event : {};
-  const fields = ['arguments', 'result', 'detail'].filter((name) => Object.hasOwn(about, name));
+  const fields = ['arguments', 'result', 'detail', 'text', 'outputs'].filter((name) =>
+    Object.hasOwn(about, name),
+  );
   const none = Object.fromEntries(fields.map((name) => [name, null]));
   return {
     ...context,

@@ -32,6 +32,7 @@ const GUARDED: Readonly<Record<string, (directive: Directive, other: Directive) 
     rulesOf(directive, other).trim(),
   ],
   deviation_rules: ({ deviation_rules }) => deviation_rules,
+  success_criteria: ({ goal }) => [goal?.criteria ?? [], goal?.rounds],
   model: ({ model, process }) => [
     model,
     process.script?.text.match(/\b(?:llm|prose)(?::[\w.-]+)?/g) ?? [],

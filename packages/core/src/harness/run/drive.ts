@@ -6,6 +6,7 @@ import type { Recorded } from '../../journal/index.ts';
 import { isEnded } from '../../store/index.ts';
 import { capsOn, type Grant, grantName } from '../../trust/index.ts';
 import { endDescendants, signalParent } from '../children/children.ts';
+import { checkGoal } from '../hooks/check-goal.ts';
 import { raiseError, raiseWarnings } from '../hooks/raise-checkpoint.ts';
 import { type Ending, type LoopPorts, runLoop } from '../loop.ts';
 import { declaredRights } from '../rights/thread-token.ts';
@@ -16,6 +17,7 @@ import { handleSignals, type SignalReceiver, stopThread } from '../thread/interr
 import type { ThreadResult } from '../thread/ports.ts';
 import type { RenewedLease, RightsHolder, Thread } from '../thread/thread.ts';
 import { runTurn } from '../turn/turn.ts';
+
 import { checkExpected } from './expected-calls.ts';
 import { finalEnding, finish } from './finish.ts';
 import { endHooks } from './recover.ts';
@@ -129,17 +131,22 @@ function loopPorts(thread: Thread): LoopPorts {
 /** Runs the runner of the program, a plan, the script of the directive, or turns of a model. */
 async function loopOf(thread: Thread, history: readonly Recorded[]): Promise<Ending> {
   const runner = ownRunner(thread.ports.threads, thread.place.runner);
-  if (runner) return await runOwn(thread, runner);
   const loop = loopPorts(thread);
   const { plan, directive } = thread.place;
-  if (plan) {
+  if (plan && !runner) {
     const { runPlannedThread } = await import('../script-thread/plan-thread.ts');
     return await runPlannedThread(thread, history, loop.between);
   }
   const { script } = directive.process;
-  return script
-    ? await runScriptThread(thread, script, history, loop.between)
-    : await runLoop(loop);
+  const run = (): Promise<Ending> => {
+    if (runner) return runOwn(thread, runner);
+    return script ? runScriptThread(thread, script, history, loop.between) : runLoop(loop);
+  };
+  for (;;) {
+    const isOnce = runner !== undefined || script !== undefined;
+    const ending = await checkGoal(thread, await run(), isOnce);
+    if (ending) return ending;
+  }
 }
 
 /** Turns an unexpected exception into status `failed` with code `internal_error`. */

@@ -24,6 +24,7 @@ import {
 import type { Block } from '../../llm/index.ts';
 import { isEnded, type LeasedThread, type ThreadRow } from '../../store/index.ts';
 import { adoptChildren, catchUp, childrenUnreadable } from '../children/children.ts';
+import { roundsIn } from '../hooks/check-goal.ts';
 import { applyApproved, resumeAfterProposal } from '../hooks/improve-directive.ts';
 import { packLimits } from '../limits/effective-limits.ts';
 import type { Ending } from '../loop.ts';
@@ -95,7 +96,8 @@ function endingBeforeCrash(
   const { at, content } = lastSaid;
   // The thread ended with this reply and was reopened since.
   const isOld = history.slice(at + 1).some(({ type, data }) => type === 'signal' && data.after);
-  if (isOld) return undefined;
+  // The goal was not reached with this reply, and the model has the reason.
+  if (isOld || roundsIn(history.slice(at + 1)).count > 0) return undefined;
   const after = history.slice(at + 1).filter(({ type }) => eventFlags(type).changesConversation);
   if (after.length > 0) return endingOfReturn(thread, content, after);
   if (content.some(({ type }) => type === 'tool_call')) return undefined;

@@ -9,6 +9,7 @@ import { type Failure, fail, type Json, type Outcome, ok } from '../../base/inde
 import { carries, makeValue, type Value } from '../../flow/index.ts';
 import { planReplies, type Recorded } from '../../journal/index.ts';
 import type { ModelReply } from '../../llm/index.ts';
+import { checkGoal } from '../hooks/check-goal.ts';
 import type { Ending } from '../loop.ts';
 import { wholeResult } from '../step/large-result.ts';
 import { Conversation, packMarks, unpackMarks } from '../thread/conversation.ts';
@@ -166,6 +167,7 @@ async function makePlan(
 const SHOWN_CODES: ReadonlySet<string> = new Set([
   ...(['invalid_input', 'not_found', 'ambiguous', 'timeout', 'rate_limit', 'conflict'] as const),
   ...(['network_error', 'http_error', 'tool_failed', 'output_invalid'] as const),
+  'criteria_unmet',
 ]);
 
 /** Codes after which no other plan is made: a refusal, a limit, or an outcome that is not certain. */
@@ -245,7 +247,8 @@ async function runPlan(
     });
   const ran = await runRecorded(thread, { request, record, actions }, between);
   if ('ending' in ran) return ran.ending;
-  const ending = endingOf(thread, ran.answer, record);
+  const ended = endingOf(thread, ran.answer, record);
+  const ending = (await checkGoal(thread, ended, true)) ?? ended;
   const code = ending.status === 'failed' && !thread.control.ending ? (ending.code ?? '') : '';
   if (code === '' || ENDS.test(code)) return ending;
   const shownCode = SHOWN_CODES.has(code) ? code : 'tool_failed';

@@ -66,6 +66,8 @@ export interface Directive {
   readonly failure?: string;
   readonly context: JsonObject;
   readonly success_criteria: readonly string[];
+  /** Criteria with a condition. A run completes only if all hold. */
+  readonly goal?: Goal | undefined;
   /** Calls that a run must make to complete. */
   readonly expect: readonly ExpectedCall[];
   /** The `template`, `example` and `raw` elements directly below the directive, with unchanged text. */
@@ -74,6 +76,13 @@ export interface Directive {
   readonly around: string;
   /** Locations of the parts in the file. */
   readonly places: DirectivePlaces;
+}
+
+export interface Goal {
+  /** `holds` is an expression over `outputs`, `text`, `cost` and `directive`. */
+  readonly criteria: readonly { readonly text: string; readonly holds: string }[];
+  /** Maximum number of rounds in which the run does not complete. Absent: 20. */
+  readonly rounds?: number;
 }
 
 export interface DirectiveModel {

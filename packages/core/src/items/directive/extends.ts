@@ -33,6 +33,11 @@ function layOver(own: Directive, below: Directive): Directive {
     failure: own.failure ?? below.failure,
     context: mergeDeep(below.context, own.context),
     success_criteria: [...new Set([...own.success_criteria, ...below.success_criteria])],
+    goal: {
+      ...below.goal,
+      ...own.goal,
+      criteria: [...(own.goal?.criteria ?? []), ...(below.goal?.criteria ?? [])],
+    },
     expect: [...own.expect, ...below.expect],
     opaque: [...own.opaque, ...below.opaque],
   });

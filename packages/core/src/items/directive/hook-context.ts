@@ -6,7 +6,14 @@ import { LIMIT_NAMES } from '../../flow/index.ts';
 const values = (names: string): ContextSchema =>
   Object.fromEntries(names.split(' ').map((name) => [name, 'value' as const]));
 
-export const EVENT_NAMES = ['before_step', 'after_step', 'error', 'limit', 'warning'] as const;
+export const EVENT_NAMES = [
+  'before_step',
+  'after_step',
+  'error',
+  'limit',
+  'warning',
+  'end',
+] as const;
 export type EventName = (typeof EVENT_NAMES)[number];
 
 /** Fields of each event, besides its name. For any other field a condition reads null. */
@@ -16,6 +23,7 @@ export const EVENT_FIELDS: Readonly<Record<EventName, readonly string[]>> = {
   error: ['code', 'detail'],
   limit: ['code', 'limit', 'current', 'max', 'reserved', 'needed', 'thread'],
   warning: ['code', 'limit', 'percent', 'current', 'max'],
+  end: ['text', 'outputs', 'round'],
 };
 export const ALL_FIELDS = [...new Set(Object.values(EVENT_FIELDS).flat())];
 
@@ -28,6 +36,7 @@ export const HOOK_CONTEXT: ContextSchema = {
     arguments: 'open',
     result: 'open',
     detail: 'open',
+    outputs: 'open',
   },
   directive: { ...values('name version'), inputs: 'open' },
   cost: {

@@ -1,6 +1,7 @@
 import { compact, didYouMean, type JsonObject } from '../../base/index.ts';
 import {
   type CompiledExpression,
+  type ContextSchema,
   compileExpression,
   templatePaths,
   unknownPaths,
@@ -75,36 +76,73 @@ const fieldsOf = (events: readonly EventName[]): string =>
   `it has ${[...new Set(events.flatMap((name) => EVENT_FIELDS[name]))].join(', ')}`;
 
 /**
- * Compiles a condition when the directive is read, so that a mistake is reported before the hook runs.
- * Returns the events that the condition can match.
+ * Compiles a condition when the directive is read, so that a mistake is reported before a run. `whose` names the
+ * condition in messages. Returns undefined if it cannot be compiled.
  */
-function checkWhen(when: Element, findings: Findings): readonly EventName[] {
-  const { text, offset } = sourceOf(when);
+export function checkCondition(
+  text: string,
+  offset: (index: number) => LazyOffset,
+  [whose, context]: readonly [whose: string, context: ContextSchema],
+  findings: Findings,
+): CompiledExpression | undefined {
   const compiled = compileExpression(text);
   if (!compiled.ok) {
     const { message, column, hint } = compiled.error.detail;
     const place = offset(typeof column === 'number' ? column - 1 : 0);
     const hintText = typeof hint === 'string' ? hint : undefined;
-    findings.error('expression_error', place, message, hintText);
-    return EVENT_NAMES;
+    return findings.error('expression_error', place, message, hintText);
   }
-  const events = namedEvents(compiled.output);
-  for (const { path, value, column, known: list } of unknownValues(compiled.output, HOOK_CONTEXT)) {
+  for (const { path, value, column, known: list } of unknownValues(compiled.output, context)) {
     const message = `${quoted(path)} is never ${quoted(value)}`;
     const hint = didYouMean(value, list) ?? `one of ${list.join(', ')}`;
     findings.error('value_unknown', offset(column - 1), message, hint);
   }
-  for (const { path, column } of compiled.output.paths) {
-    const message = absentField(path, events);
-    if (message) findings.error('path_unknown', offset(column - 1), message, fieldsOf(events));
-  }
-  for (const { path, column, suggestion } of unknownPaths(compiled.output, HOOK_CONTEXT)) {
-    const message = `the condition of a hook cannot read ${quoted(path)}`;
-    const fields = `it can read ${Object.keys(HOOK_CONTEXT).join(', ')}`;
+  for (const { path, column, suggestion } of unknownPaths(compiled.output, context)) {
+    const message = `the condition of ${whose} cannot read ${quoted(path)}`;
+    const fields = `it can read ${Object.keys(context).join(', ')}`;
     const hint = suggestion === undefined ? fields : `did you mean \`${suggestion}\``;
     findings.error('path_unknown', offset(column - 1), message, hint);
   }
+  return compiled.output;
+}
+
+/** Checks the condition of a hook. Returns the events that it can match. */
+function checkWhen(when: Element, findings: Findings): readonly EventName[] {
+  const { text, offset } = sourceOf(when);
+  const compiled = checkCondition(text, offset, ['a hook', HOOK_CONTEXT], findings);
+  if (!compiled) return EVENT_NAMES;
+  const events = namedEvents(compiled);
+  for (const { path, column } of compiled.paths) {
+    const message = absentField(path, events);
+    if (message) findings.error('path_unknown', offset(column - 1), message, fieldsOf(events));
+  }
   return events;
+}
+
+const MAX_ROUNDS = 1000;
+
+/** Returns the criteria with a condition. `outputs`: the declared outputs, undefined for any. */
+export function readGoal(
+  element: Element,
+  outputs: readonly string[] | undefined,
+  findings: Findings,
+): Directive['goal'] {
+  const { cost = 'open', directive = 'open' } = HOOK_CONTEXT;
+  const fields = outputs && Object.fromEntries(outputs.map((name) => [name, 'open' as const]));
+  const context: ContextSchema = { outputs: fields ?? 'open', text: 'value', cost, directive };
+  const criteria = elementsOf(element, 'criterion').flatMap((criterion) => {
+    const holds = attributeOf(criterion, 'holds');
+    if (!holds) return [];
+    checkCondition(holds.value, () => holds.at, ['a criterion', context], findings);
+    return [{ text: proseOf(criterion) || holds.value, holds: holds.value }];
+  });
+  const { value, at = element.at } = attributeOf(element, 'rounds') ?? {};
+  const rounds = value === undefined ? undefined : Number(value);
+  if (rounds !== undefined && !(Number.isInteger(rounds) && rounds >= 1 && rounds <= MAX_ROUNDS)) {
+    const message = `\`rounds\` is ${quoted(value ?? '')}, but must be a number from 1 to ${MAX_ROUNDS}`;
+    return findings.error('value_invalid', at, message);
+  }
+  return { criteria, ...(rounds !== undefined && { rounds }) };
 }
 
 /**

@@ -13,7 +13,7 @@ import {
 } from './element.ts';
 import { outcomeText, readInputs, readOutputs, reportUnknownInputs } from './fields.ts';
 import { createFindings, type Findings, type LazyOffset } from './findings.ts';
-import { readGuards, readHooks } from './hooks.ts';
+import { readGoal, readGuards, readHooks } from './hooks.ts';
 import { readLimits, reportCost } from './limits.ts';
 import { findAnother, type Located, locateDirective, textAround } from './locate.ts';
 import { readMarkup } from './markup.ts';
@@ -115,6 +115,9 @@ function build({ root, around }: DirectiveSource, findings: Findings): Directive
   const declared = read(inputs, readInputs) ?? [];
   const relationships = readRelationships(part('relationships'), remember);
   const names = relationships.extends.length > 0 ? undefined : declared.map(({ name }) => name);
+  const returned = read(outputs, readOutputs) ?? [];
+  const isWhole = relationships.extends.length === 0 && returned.length > 0;
+  const results = isWhole ? returned.map(({ name }) => name) : undefined;
   return compact<Directive>({
     name: readName(root, findings),
     version: readVersion(root, findings),
@@ -132,13 +135,14 @@ function build({ root, around }: DirectiveSource, findings: Findings): Directive
     expose: read(part('expose'), readExpose),
     inputs: declared,
     process: read(childOf(root, 'process'), readProcess) ?? { mode: 'free', steps: [] },
-    outputs: read(outputs, readOutputs) ?? [],
+    outputs: returned,
     success: outcomeText(outputs, 'success'),
     failure: outcomeText(outputs, 'failure'),
     context: objectOf(childOf(root, 'context')),
     success_criteria: elementsOf(childOf(root, 'success_criteria') ?? root, 'criterion').map(
       proseOf,
     ),
+    goal: read(childOf(root, 'success_criteria'), (part, into) => readGoal(part, results, into)),
     expect: readExpect([part('expect'), childOf(root, 'expect')], findings, remember),
     opaque: elementsOf(root)
       .filter(({ name }) => /^(template|example|raw)$/.test(name))

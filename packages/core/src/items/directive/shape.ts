@@ -141,9 +141,10 @@ export const DIRECTIVE: Shape = shape({
     context: FREE_PART,
     expect: EXPECT,
     success_criteria: shape({
+      attributes: ['rounds'],
       list: 'criterion',
       aliases: { criteria: 'criterion' },
-      children: { criterion: TEXTS },
+      children: { criterion: shape({ attributes: ['holds'], text: true, repeat: true }) },
     }),
     ...OPAQUE,
   },

@@ -6,7 +6,7 @@ import { afterEach, beforeEach, expect, test } from 'vitest';
 import { type Outcome, systemClock } from '../../../base/index.ts';
 import type { NewThread, Store } from '../../port.ts';
 import { openSqliteStore, type SqliteOptions } from '../store.ts';
-import { SCHEMA_VERSION } from './schema.ts';
+import { JOURNAL_VERSION, SCHEMA_VERSION } from './schema.ts';
 
 let [dir, file]: [string, string] = ['', ''];
 beforeEach(() => {
@@ -139,8 +139,9 @@ test('another schema or journal, and a file of somebody else, are left alone', a
     database.exec(sql);
     database.close();
   };
-  change("UPDATE about SET value = '3' WHERE name = 'journal'");
-  expect(await opened()).toMatchObject({ error: { code: 'store_newer', detail: { journal: 3 } } });
+  const journal = JOURNAL_VERSION + 1;
+  change(`UPDATE about SET value = '${journal}' WHERE name = 'journal'`);
+  expect(await opened()).toMatchObject({ error: { code: 'store_newer', detail: { journal } } });
   const newer = SCHEMA_VERSION + 1;
   change(`PRAGMA user_version = ${newer}`);
   expect(await opened()).toMatchObject({

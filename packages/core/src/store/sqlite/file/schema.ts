@@ -7,7 +7,7 @@ import { isEnded, THREAD_STATUSES } from '../../thread-id.ts';
 export const APPLICATION_ID = 0x6b6d7468;
 export const SCHEMA_VERSION = 7;
 /** Version of the events in journals, and of the rules to read them. */
-export const JOURNAL_VERSION = 2;
+export const JOURNAL_VERSION = 3;
 
 /**
  * Maximum number of events of a thread. The key `place` of an event is the number of its thread times this,
