@@ -60,6 +60,8 @@ export default defineConfig({
     hookTimeout: timeoutMs(30_000),
     globalSetup: ['tests/support/leftovers.ts', 'packages/web/tests/support/browser-server.ts'],
     pool: 'forks',
+    // On Node 22 the commands of tests run in the process of the test, without the launcher that hides this warning.
+    execArgv: ['--disable-warning=ExperimentalWarning'],
     // Many tests wait for a process or a server: more workers than cores keep the cores busy. CI, whose
     // machine may do other work, has one less.
     maxWorkers: availableParallelism() + (process.env.CI ? 1 : 2),

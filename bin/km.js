@@ -29,6 +29,16 @@ function keepCompiled() {
   }
 }
 
+/** Node 22 warns at every start that its SQLite is experimental. The tests of this package run on Node 22 too. */
+function hideSqliteWarning() {
+  const { emitWarning } = process;
+  process.emitWarning = (warning, ...rest) => {
+    if (!String(warning).startsWith('SQLite is an experimental')) {
+      emitWarning.call(process, warning, ...rest);
+    }
+  };
+}
+
 const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGQUIT'];
 /** Two equal signals within this time count once, because a terminal can send one to both processes. */
 const SAME_MS = 150;
@@ -112,6 +122,7 @@ async function followLauncher() {
 
 if (major > 22 || (major === 22 && minor >= 19)) {
   keepCompiled();
+  hideSqliteWarning();
   if (process.env.KERNMANTLE_LAUNCHER === String(process.ppid)) await followLauncher();
   const ofTests = '../dist-tests/cli/main.js';
   const isTest = process.env.KERNMANTLE_DIST === 'tests' && existsSync(here(ofTests));

@@ -3,6 +3,7 @@ import pg from 'pg';
 import { PgBoss } from 'pg-boss';
 import { writeAccount } from '../../packages/core/src/store/account.ts';
 import type { Store } from '../../packages/core/src/store/port.ts';
+import { JOURNAL_FORMATS } from '../../packages/fleet/src/postgres/schema.ts';
 import { must, openAt, TTL_MS } from './holder.ts';
 import { prepare } from './prepare.ts';
 import { percentile } from './processes.ts';
@@ -29,7 +30,7 @@ async function fill(store: Store, url: string): Promise<void> {
     items,
     kind: 'thread',
     detached: false,
-    format: 2,
+    format: Math.max(...JOURNAL_FORMATS),
     events: events.map(({ type, data }) => ({ type, turn: 0, text: JSON.stringify(data) })),
     limits: JSON.stringify(limits),
     inputs: JSON.stringify(inputs),

@@ -6,7 +6,7 @@ CREATE TABLE threads (
   detached boolean NOT NULL, status text NOT NULL, seq int NOT NULL, epoch int NOT NULL,
   attempt int NOT NULL, owner text, lease_until bigint,
   wakes int NOT NULL DEFAULT 0, acknowledged int NOT NULL DEFAULT 0, killed boolean NOT NULL DEFAULT false,
-  queued bigint, priority int NOT NULL DEFAULT 0, job uuid, work uuid, format int NOT NULL DEFAULT 2,
+  queued bigint, priority int NOT NULL DEFAULT 0, job uuid, work uuid, format int NOT NULL DEFAULT 3,
   created bigint NOT NULL, updated bigint NOT NULL, ended bigint, cost text NOT NULL DEFAULT '{}'
 ) WITH (fillfactor = 70);
 CREATE INDEX threads_by_status ON threads(status, created, id);

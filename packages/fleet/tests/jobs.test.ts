@@ -13,6 +13,7 @@ import {
 import fc from 'fast-check';
 import { afterEach, describe, expect, inject, test } from 'vitest';
 import { queueName } from '../src/postgres/jobs.ts';
+import { JOURNAL_FORMATS } from '../src/postgres/schema.ts';
 import { noServer, openServerStores, type ServerStores } from './support/server-stores.ts';
 
 const url = inject('postgres');
@@ -196,7 +197,7 @@ describe.skipIf(url === '')(`jobs${noServer(url)}`, () => {
   test('whatever the engine loses, repeats or keeps too long, rows decide', async () => {
     const on = await stage();
     const store = await on.open();
-    const name = queueName(2, undefined, 'one');
+    const name = queueName(Math.max(...JOURNAL_FORMATS), undefined, 'one');
     const more = (thread: string, state: string) =>
       on.query(
         `INSERT INTO @@_jobs.job (name, data, state, singleton_key, policy, created_on)

@@ -25,9 +25,9 @@ import {
   type RowCounts,
 } from './rows.ts';
 
-const TREE = 'SELECT id FROM threads WHERE root = ?1';
+const TREE = 'SELECT id FROM threads WHERE root = ?';
 const OF_TREE = `thread IN (${TREE})`;
-const OF_NOBODY = '?1 IS NOT NULL AND (thread IS NULL OR thread NOT IN (SELECT id FROM threads))';
+const OF_NOBODY = '(thread IS NULL OR thread NOT IN (SELECT id FROM threads))';
 const WORK = AT_WORK.map((status) => `'${status}'`).join(', ');
 
 const list = (table: CopiedTable): string => columnsOf(table).join(', ');
@@ -60,8 +60,8 @@ const OF_THREADS: Partial<Record<CopiedTable, string>> = {
 };
 const OF_NONE: Partial<Record<CopiedTable, string>> = {
   ...beside(OF_NOBODY),
-  audit: `SELECT ${list('audit')} FROM audit WHERE ?1 IS NOT NULL ORDER BY id`,
-  pruned: 'SELECT thread, budget FROM pruned_budgets WHERE ?1 IS NOT NULL',
+  audit: `SELECT ${list('audit')} FROM audit ORDER BY id`,
+  pruned: 'SELECT thread, budget FROM pruned_budgets',
 };
 
 const TREES = `SELECT root AS tree, json_array(count(*), sum(seq), sum(epoch), sum(wakes), sum(acknowledged), max(updated),
@@ -71,6 +71,9 @@ const TREES = `SELECT root AS tree, json_array(count(*), sum(seq), sum(epoch), s
 const LOOSE_MARK = `SELECT json_array((SELECT max(id) FROM audit), (SELECT count(*) FROM audit),
   (SELECT count(*) FROM pruned_budgets), (SELECT json_group_array(json_array(id, state, uses_left, decided))
     FROM approvals WHERE thread IS NULL)) AS mark`;
+
+/** Returns the parameters of a statement. SQLite refuses a parameter that the statement does not have. */
+const treeIn = (tree: string): string[] => (tree === LOOSE ? [] : [tree]);
 
 const tableOf = (table: CopiedTable): string => (table === 'pruned' ? 'pruned_budgets' : table);
 
@@ -144,7 +147,8 @@ export async function openFileSource(options: FileOptions): Answer<CopySource> {
     ],
     async *rows(table, tree) {
       const sql = (tree === LOOSE ? OF_NONE : OF_THREADS)[table];
-      if (sql !== undefined) yield* pagesOf(database.prepare(sql).iterate(tree), columnsOf(table));
+      if (sql === undefined) return;
+      yield* pagesOf(database.prepare(sql).iterate(...treeIn(tree)), columnsOf(table));
     },
     counts: async () => countAll(database),
     fault: (error) => faultOf(error, file),
@@ -170,20 +174,20 @@ const insertInto = (table: CopiedTable): string =>
 
 const REMOVE_TREE = [
   `DELETE FROM thread_events WHERE place IN (SELECT place FROM threads JOIN thread_events
-    ON place > number * ${EVENTS_A_THREAD} AND place < (number + 1) * ${EVENTS_A_THREAD} WHERE root = ?1)`,
+    ON place > number * ${EVENTS_A_THREAD} AND place < (number + 1) * ${EVENTS_A_THREAD} WHERE root = ?)`,
   `DELETE FROM approval_uses WHERE approval IN (SELECT id FROM approvals WHERE ${OF_TREE})`,
   ...['signals', 'approvals', 'artifact_uses', 'secrets', 'thread_data', 'search_texts'].map(
     (table) => `DELETE FROM ${table} WHERE ${OF_TREE}`,
   ),
-  'DELETE FROM threads WHERE root = ?1',
+  'DELETE FROM threads WHERE root = ?',
 ];
 const REMOVE_LOOSE = [
   `DELETE FROM approval_uses WHERE approval IN (SELECT id FROM approvals WHERE ${OF_NOBODY})`,
   ...['signals', 'approvals', 'artifact_uses', 'secrets', 'search_texts'].map(
     (table) => `DELETE FROM ${table} WHERE ${OF_NOBODY}`,
   ),
-  'DELETE FROM audit WHERE ?1 IS NOT NULL',
-  'DELETE FROM pruned_budgets WHERE ?1 IS NOT NULL',
+  'DELETE FROM audit',
+  'DELETE FROM pruned_budgets',
 ];
 const UNUSED = 'DELETE FROM artifacts WHERE hash NOT IN (SELECT hash FROM artifact_uses)';
 
@@ -210,7 +214,8 @@ function inTransaction(database: DatabaseSync): { end(isWritten: boolean): void 
 }
 
 const remove = (database: DatabaseSync, tree: string): void => {
-  for (const sql of tree === LOOSE ? REMOVE_LOOSE : REMOVE_TREE) database.prepare(sql).run(tree);
+  const statements = tree === LOOSE ? REMOVE_LOOSE : REMOVE_TREE;
+  for (const sql of statements) database.prepare(sql).run(...treeIn(tree));
   database.prepare('DELETE FROM copying WHERE tree = ?').run(tree);
 };
 
