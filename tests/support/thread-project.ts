@@ -114,7 +114,9 @@ export const answer = (name: string, verdict: Json) => `
 </directive>
 `;
 
-export type Say = ScriptedReply | ((request: ScriptedRequest) => ScriptedReply | Promise<ScriptedReply>);
+export type Say =
+  | ScriptedReply
+  | ((request: ScriptedRequest) => ScriptedReply | Promise<ScriptedReply>);
 /** Replies of the model for each directive, turn by turn. The last one is repeated. */
 export type Play = Readonly<Record<string, readonly Say[]>>;
 
