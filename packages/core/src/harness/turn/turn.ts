@@ -194,10 +194,10 @@ async function judgeAgain(thread: Thread, reply: readonly JournalEvent[]): Promi
 async function judgeFault(thread: Thread): Promise<Turn | undefined> {
   const { hooks, control } = thread;
   const [start] = [...hooks.pending.values()].filter(
-    ({ call_id, step = '' }) => call_id === undefined && /^turn \d+$/.test(step),
+    ({ call_id, step }) => call_id === undefined && /^turn \d+$/.test(step),
   );
   if (!start?.fault) return undefined;
-  const { step = '' } = start;
+  const { step } = start;
   const failure: Failure = { ok: false, error: start.fault };
   // The recorded event says whether the fault is a limit.
   const { error: fault } = start.event === 'limit' ? asLimitFault(failure) : failure;
