@@ -6,6 +6,7 @@ import { must } from '@kernmantle/test-support/registry';
 import { timeoutMs } from '@kernmantle/test-support/soak';
 import { directive, READ, read } from '@kernmantle/test-support/thread-project';
 import { expect, inject, onTestFinished, test } from 'vitest';
+import { JOURNAL_FORMATS } from '../src/postgres/schema.ts';
 import { noServer, openServerStores } from './support/server-stores.ts';
 import { openWorkerStage } from './support/worker-stage.ts';
 
@@ -107,7 +108,7 @@ onServer(
     const { store } = stage.threads;
     const patient = { timeout: timeoutMs(60_000) };
     for (const wrong of [10 * MINUTE, -10 * MINUTE]) {
-      const worker = stage.workAs([2], wrong);
+      const worker = stage.workAs(JOURNAL_FORMATS, wrong);
       await worker.hears('ready');
       const { thread } = must(await stage.threads.enqueue({ directive: 'look' }));
       const pending = async () => must(await store.approvals({ thread, state: 'pending' }));

@@ -9,6 +9,7 @@ import {
 import { must } from '@kernmantle/test-support/registry';
 import { aThread } from '@kernmantle/test-support/store-suite/stage';
 import { expect, inject, onTestFinished, test } from 'vitest';
+import { JOURNAL_FORMATS } from '../src/postgres/schema.ts';
 import { countCrashes, MAX_CRASHES } from '../src/worker/worker-log.ts';
 import { noServer, openServerStores } from './support/server-stores.ts';
 
@@ -20,7 +21,7 @@ const worker = (id: string, items = 'sha256:1', draining = false): WorkerState =
   id,
   host: 'here',
   version: '1',
-  journal: 2,
+  journal: Math.max(...JOURNAL_FORMATS),
   slots: 4,
   busy: 1,
   memory: 5,

@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { afterAll, beforeAll, beforeEach, describe, expect, inject, test } from 'vitest';
+import { JOURNAL_FORMATS } from '../src/postgres/schema.ts';
 import { createSharedDatabase, type SharedDatabase } from './support/shared-database.ts';
 
 const url = inject('postgres');
@@ -218,7 +219,7 @@ describe.skipIf(url === '')(`limits that machines share${skipped}`, () => {
       id,
       host: 'here',
       version: '1',
-      journal: 2,
+      journal: Math.max(...JOURNAL_FORMATS),
       slots: 4,
       busy: 1,
       memory: 5,

@@ -78,7 +78,7 @@ export interface Directive {
   readonly places: DirectivePlaces;
 }
 
-export interface Goal {
+interface Goal {
   /** `holds` is an expression over `outputs`, `text`, `cost` and `directive`. */
   readonly criteria: readonly { readonly text: string; readonly holds: string }[];
   /** Maximum number of rounds in which the run does not complete. Absent: 20. */

@@ -79,7 +79,7 @@ const fieldsOf = (events: readonly EventName[]): string =>
  * Compiles a condition when the directive is read, so that a mistake is reported before a run. `whose` names the
  * condition in messages. Returns undefined if it cannot be compiled.
  */
-export function checkCondition(
+function checkCondition(
   text: string,
   offset: (index: number) => LazyOffset,
   [whose, context]: readonly [whose: string, context: ContextSchema],
@@ -142,7 +142,8 @@ export function readGoal(
     const message = `\`rounds\` is ${quoted(value ?? '')}, but must be a number from 1 to ${MAX_ROUNDS}`;
     return findings.error('value_invalid', at, message);
   }
-  return { criteria, ...(rounds !== undefined && { rounds }) };
+  if (rounds === undefined) return criteria.length === 0 ? undefined : { criteria };
+  return { criteria, rounds };
 }
 
 /**
