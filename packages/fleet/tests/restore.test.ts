@@ -9,6 +9,7 @@ import { must } from '@kernmantle/test-support/registry';
 import { isSoak, timeoutMs } from '@kernmantle/test-support/soak';
 import { call, directive } from '@kernmantle/test-support/thread-project';
 import { expect, inject, onTestFinished, test } from 'vitest';
+import { JOURNAL_FORMATS } from '../src/postgres/schema.ts';
 import { backUp, startPostgres } from './support/postgres-server.ts';
 import { noServer } from './support/server-stores.ts';
 import { openWorkerStage } from './support/worker-stage.ts';
@@ -57,7 +58,7 @@ onServer(
         return [];
       }
     };
-    const workers = Array.from({ length: WORKERS }, () => stage.workAs([2]));
+    const workers = Array.from({ length: WORKERS }, () => stage.workAs(JOURNAL_FORMATS));
     const ids = new Map<string, string>();
     for (const tag of TAGS.toReversed()) {
       const queued = must(await threads.enqueue({ directive: 'writer', inputs: { tag } }));
@@ -112,7 +113,7 @@ onServer(
     expect(unknown).toContain('held-1');
     expect(known.size).toBeLessThan(TAGS.length * STEPS);
 
-    const worker = stage.workAs([2], 0, address);
+    const worker = stage.workAs(JOURNAL_FORMATS, 0, address);
     await expect.poll(statusIn(store), patient).toEqual(TAGS.map(() => 'completed'));
     worker.child.kill('SIGTERM');
     await worker.ended;
