@@ -69,7 +69,7 @@ function table(): string {
   return all.map(line).join('\n');
 }
 
-/** Returns the places of the figure whose name contains `part`: `--list casts`, `--list whoever`. */
+/** Returns the places of the figure whose name contains `part`, such as `--list casts`. */
 function listed(part: string): string | undefined {
   const figure =
     figures.find(({ id, name }) => name === part || id === part) ??

@@ -110,7 +110,7 @@ test('a wrong token, one of another project and one that was removed are refused
   other.remove();
 });
 
-test('a session belongs to whoever opened it', async () => {
+test('a session belongs to the token that opened it', async () => {
   const [ann, bob] = [await addToken('steer'), await addToken('approve')];
   const hello = await post(HELLO, bearer(ann));
   const session = { 'mcp-session-id': hello.headers.get('mcp-session-id') ?? '' };

@@ -137,7 +137,7 @@ test('only JSON is taken, and not too much of it', async () => {
   expect((await rawPost(body, json)).status).toBe(200);
 });
 
-test('every resource refuses whoever may do less, and nobody comes in without a session', async () => {
+test('every resource refuses a lower role, and a request without a session', async () => {
   const { routes, url, fixture } = await openServed();
   const bearers = new Map(ORDER.map((role) => [role, bearerOf(fixture, role)]));
   const open = routes.filter(({ role }) => role === undefined);

@@ -1,6 +1,6 @@
 // Hot: this file runs for each step of a script, and a promise costs more than most steps.
 // Defines the types that all parts of the compiler share. An `Environment` is the context of an evaluation.
-// Its lexical part is the scope and the file; its dynamic part is the frame, the chain of calls and the pipeline.
+// The text of a script determines the scope and the file. The run determines the frame, the calls and the pipeline.
 // It is immutable, except for `path` and `run`.
 import { isAbsolute, join, resolve } from 'node:path';
 import { inTurn, type Json, type JsonObject, whenReady } from '@kernmantle/core/base';

@@ -1,9 +1,15 @@
 // Checks the goal of a run where the run would complete: the criteria of the directive, then its hooks. If the goal is
 // not reached, the model gets the reason and continues. The journal alone has the state, so a resumed run counts each
 // round once.
-import { type Fault, fail, type JsonObject } from '../../base/index.ts';
+import { type Failure, fail, type JsonObject } from '../../base/index.ts';
 import { compileExpression } from '../../expr/index.ts';
-import { descriptorOfFault } from '../../flow/index.ts';
+import {
+  type Descriptor,
+  descriptorOfFault,
+  EMPTY,
+  markFailure,
+  mergeAll,
+} from '../../flow/index.ts';
 import { type DataOf, eventsInForce, type Recorded, readJournal } from '../../journal/index.ts';
 import type { Ending } from '../loop.ts';
 import { tell } from '../thread/talk.ts';
@@ -57,11 +63,18 @@ function evaluate({ place, budget }: Pick<Thread, 'place' | 'budget'>, ending: J
   return { results, unmet };
 }
 
-const failedWith = (ending: Ending, { code, detail }: Fault): Ending => ({
+/** Returns a failed ending. Its reason can quote what a hook has read, so it has the marks of the hook too. */
+const failedWith = (
+  { talk }: Pick<Thread, 'talk'>,
+  ending: Ending,
+  { error: { code, detail } }: Failure,
+  from: Descriptor = EMPTY,
+): Ending => ({
   ...ending,
   status: 'failed',
   reason: detail.message,
   code,
+  marks: mergeAll([ending.marks ?? EMPTY, talk.conversation.allMarks(), from]),
 });
 
 /**
@@ -80,7 +93,7 @@ export async function checkGoal(
   await journal.flush();
   const types = ['criterion', 'tool_call', 'tool_result', 'signal'] as const;
   const read = await readJournal(ports.store, place.id, types);
-  if (!read.ok) return failedWith(ending, read.error);
+  if (!read.ok) return failedWith(thread, ending, read);
   const past = roundsIn(eventsInForce(read.output));
   const round = past.count + 1;
   const end = { text: ending.text ?? '', outputs: ending.outputs ?? {} };
@@ -91,17 +104,19 @@ export async function checkGoal(
     unmet === undefined ? await raiseEnd(thread, { name: 'end', ...end, round }) : undefined;
   if (control.ending) return control.ending;
   const reason = unmet ?? demand?.detail.message;
+  const from = (demand && descriptorOfFault(demand)) ?? EMPTY;
   const notes: Omit<DataOf<'criterion'>, 'round'>[] = results;
   if (demand) notes.push({ held: false, reason: demand.detail.message });
   for (const data of notes) journal.note({ type: 'criterion', data: { ...data, round } });
   if (reason === undefined) return ending;
   if (isOnce || round >= most) {
     const after = isOnce ? '' : ` after ${round} rounds`;
-    return failedWith(ending, fail('criteria_unmet', `not done${after}: ${reason}`).error);
+    const failure = fail('criteria_unmet', `not done${after}: ${reason}`);
+    return failedWith(thread, ending, failure, from);
   }
-  tell(thread, `[harness] not done: ${reason}`, undefined, demand && descriptorOfFault(demand));
+  tell(thread, `[harness] not done: ${reason}`, undefined, from);
   if (nextRound(past, reason).equal < MAX_EQUAL) return undefined;
   const message = `${MAX_EQUAL} rounds in a row ended for the same reason: ${reason}`;
-  await raiseError(thread, fail('stuck', message), `end ${round}`);
+  await raiseError(thread, markFailure(fail('stuck', message), from), `end ${round}`);
   return control.ending;
 }

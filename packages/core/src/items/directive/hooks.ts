@@ -121,10 +121,13 @@ function checkWhen(when: Element, findings: Findings): readonly EventName[] {
 
 const MAX_ROUNDS = 1000;
 
-/** Returns the criteria with a condition. `outputs`: the declared outputs, undefined for any. */
+/**
+ * Returns the criteria with a condition. `outputs`: the declared outputs, undefined for any. `hasHooks`: a hook can
+ * demand rounds. Without hooks and conditions, `rounds` would have no effect, so it is refused.
+ */
 export function readGoal(
   element: Element,
-  outputs: readonly string[] | undefined,
+  { outputs, hasHooks }: { outputs: readonly string[] | undefined; hasHooks: boolean },
   findings: Findings,
 ): Directive['goal'] {
   const { cost = 'open', directive = 'open' } = HOOK_CONTEXT;
@@ -137,12 +140,16 @@ export function readGoal(
     return [{ text: proseOf(criterion) || holds.value, holds: holds.value }];
   });
   const { value, at = element.at } = attributeOf(element, 'rounds') ?? {};
-  const rounds = value === undefined ? undefined : Number(value);
-  if (rounds !== undefined && !(Number.isInteger(rounds) && rounds >= 1 && rounds <= MAX_ROUNDS)) {
-    const message = `\`rounds\` is ${quoted(value ?? '')}, but must be a number from 1 to ${MAX_ROUNDS}`;
+  if (value === undefined) return criteria.length === 0 ? undefined : { criteria };
+  const rounds = Number(value);
+  if (!/^\d+$/.test(value) || rounds < 1 || rounds > MAX_ROUNDS) {
+    const message = `\`rounds\` is ${quoted(value)}, but must be a number from 1 to ${MAX_ROUNDS}`;
     return findings.error('value_invalid', at, message);
   }
-  if (rounds === undefined) return criteria.length === 0 ? undefined : { criteria };
+  if (criteria.length === 0 && !hasHooks) {
+    const message = '`rounds` has no effect without a criterion with `holds` or a hook';
+    return findings.error('value_invalid', at, message, 'add a condition, or remove `rounds`');
+  }
   return { criteria, rounds };
 }
 

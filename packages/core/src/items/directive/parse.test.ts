@@ -118,6 +118,10 @@ test.each([
   ],
   ['context: { a: [x, y], b: { c: 1 } }', '<context><a>x</a><a>y</a><b><c>1</c></b></context>'],
   [
+    'success_criteria: { rounds: 10, criteria: [{ text: a, holds: outputs.n > 1 }, b] }',
+    '<success_criteria rounds="10"><criterion holds="outputs.n &gt; 1">a</criterion><criterion>b</criterion></success_criteria>',
+  ],
+  [
     'success_criteria: [a, b]',
     '<success_criteria><criterion>a</criterion><criterion>b</criterion></success_criteria>',
   ],
@@ -426,4 +430,34 @@ test('expected calls may stand beside the process, in both forms', () => {
   const yaml =
     '---\nname: x\nversion: 1.0.0\nmetadata: { expect: [{ tool: a/b, succeeds: last }] }\n---\n';
   expect(value(yaml)).toMatchObject({ expect: [{ tool: 'a/b', succeeds: 'last' }] });
+});
+
+const OUTPUTS = '<outputs><n type="number">n</n></outputs>';
+const goal = (attributes: string, criterion: string): string =>
+  `${OUTPUTS}<success_criteria${attributes}>${criterion}</success_criteria>`;
+const MET = '<criterion holds="outputs.n &gt; 1">a</criterion>';
+
+test.each([
+  ['a condition', goal('', MET), []],
+  ['every bound', goal(' rounds="1000"', MET), []],
+  [
+    'an incomplete condition',
+    goal('', '<criterion holds="outputs.n &gt;">a</criterion>'),
+    ['expression_error'],
+  ],
+  ['an empty condition', goal('', '<criterion holds="">a</criterion>'), ['expression_error']],
+  ['an unknown output', goal('', '<criterion holds="outputs.m">a</criterion>'), ['path_unknown']],
+  ['a name of hooks', goal('', '<criterion holds="event.name">a</criterion>'), ['path_unknown']],
+  [
+    'another attribute',
+    goal('', '<criterion hold="outputs.n">a</criterion>'),
+    ['attribute_unknown'],
+  ],
+  ['no round', goal(' rounds="0"', MET), ['value_invalid']],
+  ['too many rounds', goal(' rounds="1001"', MET), ['value_invalid']],
+  ['rounds in another notation', goal(' rounds="1e2"', MET), ['value_invalid']],
+  ['empty rounds', goal(' rounds=""', MET), ['value_invalid']],
+  ['rounds without effect', goal(' rounds="3"', '<criterion>a</criterion>'), ['value_invalid']],
+])('success criteria with %s are checked', (_, rest, expected) => {
+  expect(codes(xml('', rest))).toEqual(expected);
 });

@@ -116,8 +116,13 @@ function build({ root, around }: DirectiveSource, findings: Findings): Directive
   const relationships = readRelationships(part('relationships'), remember);
   const names = relationships.extends.length > 0 ? undefined : declared.map(({ name }) => name);
   const returned = read(outputs, readOutputs) ?? [];
-  const isWhole = relationships.extends.length === 0 && returned.length > 0;
-  const results = isWhole ? returned.map(({ name }) => name) : undefined;
+  const hooks = read(part('hooks'), readHooks) ?? [];
+  // A directive that this one extends can declare more outputs and hooks.
+  const isWhole = relationships.extends.length === 0;
+  const goalContext = {
+    outputs: isWhole && returned.length > 0 ? returned.map(({ name }) => name) : undefined,
+    hasHooks: !isWhole || hooks.length > 0,
+  };
   return compact<Directive>({
     name: readName(root, findings),
     version: readVersion(root, findings),
@@ -128,7 +133,7 @@ function build({ root, around }: DirectiveSource, findings: Findings): Directive
     model: read(part('model'), readModel),
     limits: read(part('limits'), readLimits),
     permissions: read(part('permissions'), readPermissions),
-    hooks: read(part('hooks'), readHooks) ?? [],
+    hooks,
     guards: read(part('guards'), readGuards) ?? [],
     relationships,
     deviation_rules: read(part('deviation_rules'), readDeviation),
@@ -142,7 +147,9 @@ function build({ root, around }: DirectiveSource, findings: Findings): Directive
     success_criteria: elementsOf(childOf(root, 'success_criteria') ?? root, 'criterion').map(
       proseOf,
     ),
-    goal: read(childOf(root, 'success_criteria'), (part, into) => readGoal(part, results, into)),
+    goal: read(childOf(root, 'success_criteria'), (part, into) =>
+      readGoal(part, goalContext, into),
+    ),
     expect: readExpect([part('expect'), childOf(root, 'expect')], findings, remember),
     opaque: elementsOf(root)
       .filter(({ name }) => /^(template|example|raw)$/.test(name))
