@@ -115,6 +115,20 @@ const DATA: { [type in EventType]: fc.Arbitrary<DataOf<type>> } = {
     fc.record({ charged_unread: count, tokens: count }),
   ),
   hook_start: fc.record({ thread_id: text, directive: text, event: text, step: text }),
+  compaction: fc.record(
+    {
+      number: count,
+      tier: fc.constantFrom('results', 'summary', 'facts'),
+      asked: fc.constantFrom('harness', 'model', 'person'),
+      marks,
+      before: count,
+      after: count,
+      upto: count,
+      cleared: fc.array(count, { maxLength: 3 }),
+      summary: text,
+    },
+    { requiredKeys: ['number', 'tier', 'asked', 'marks', 'before', 'after'] },
+  ),
   criterion: fc.record(
     { round: count, held: fc.boolean(), index: count, reason: text },
     { requiredKeys: ['round', 'held'] },

@@ -17,6 +17,7 @@ import {
   type Actor,
   actorName,
   type CallOptions,
+  compactThread,
   createRuntime,
   decideApproval,
   endThread,
@@ -77,6 +78,8 @@ export interface ProgramThreads {
   ): Promise<Outcome<SignalResult>>;
   /** Cancels the current reply. The thread continues with the message, or pauses without one. */
   interrupt(id: string, message?: string): Promise<Outcome<SignalResult>>;
+  /** Makes room in the context window before the next turn. `focus`: what the summary must keep. */
+  compact(id: string, options?: { focus?: string }): Promise<Outcome<SignalResult>>;
   /** Ends the thread and its descendants at the next step. */
   stop(id: string): Promise<Outcome<SignalResult>>;
   /** Ends the thread even if its process does not respond. */
@@ -234,6 +237,8 @@ function createProgramThreads(inside: ProgramParts, reach: Reach, by: Actor): Pr
     inject: (id, content, { role = 'user' } = {}) => tell(id, 'message', { role, content }),
     interrupt: (id, content) =>
       tell(id, 'interrupt', content === undefined ? {} : { role: 'user', content }),
+    compact: (id, { focus = '' } = {}) =>
+      registry((store) => compactThread(store, id, by, { focus })),
     stop: (id) => registry((store) => endThread(store, id, 'terminate', by)),
     kill: (id) => registry((store) => endThread(store, id, 'kill', by)),
     replay: (id, options) => reach((threads) => threads.replay(id, options)),

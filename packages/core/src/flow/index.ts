@@ -76,9 +76,13 @@ export {
 } from './policies/lint.ts';
 export { RULE_NAMES } from './policies/named-rules.ts';
 export {
+  COMPACT,
+  COMPACT_MODES,
+  type CompactMode,
   LIMIT_NAMES,
   NOTICE_KINDS,
   shownPolicyFile,
+  strictestMode,
   TOOL_EFFECTS,
   type ToolEffect,
 } from './policies/policy.ts';

@@ -13,11 +13,12 @@ import {
   type Value,
 } from '../flow/index.ts';
 import type { Block, Message, ToolCallBlock } from '../llm/index.ts';
+import { clearedResult, compactionText } from './compaction.ts';
 import { eventFlags } from './event-facts.ts';
 import type { JournalEvent } from './events.ts';
 import { type Projection, project } from './projection.ts';
 import type { Recorded } from './read-journal.ts';
-import type { Marks, Opening, Reply, ToolResult } from './shapes.ts';
+import type { Compaction, Marks, Opening, Reply, ToolResult } from './shapes.ts';
 
 /** Id of the call with which the harness shows a directive to the model. No model made this call. */
 export const DIRECTIVE_CALL = 'call_directive';
@@ -65,8 +66,32 @@ interface Trusted {
   results: AnsweredResult[];
 }
 
+/** Position of a reply: its turn, its message, and its first block there. */
+interface ReplyStart {
+  readonly turn: number;
+  readonly at: number;
+  readonly block: number;
+}
+
+/** A result in a conversation. `seq`: the number of its event. Absent: a reference has taken its place. */
+interface ShownResult {
+  readonly block: Extract<Block, { type: 'tool_result' }>;
+  readonly tool: string;
+  readonly turn: number;
+  readonly seq?: number;
+}
+
+const sizeOf = (content: readonly Block[]): number =>
+  content.reduce((sum, block) => sum + JSON.stringify(block).length, 0);
+
 export class Conversation {
   #messages: Message[] = [];
+  /** Replies of the model, in order. A compaction removes the first ones. */
+  #replies: ReplyStart[] = [];
+  /** Messages before the first reply. Set by the first compaction. */
+  #opening: readonly Message[] | undefined;
+  /** Tool or verb of each result, and the number of its event as soon as it is known. Calls can have equal ids. */
+  readonly #results = new WeakMap<Block, { readonly tool: string; readonly seq?: number }>();
   #marks = EMPTY;
   /** Calls of the last reply without a result, in order. */
   readonly #open = new Map<string, ToolCallBlock>();
@@ -123,14 +148,23 @@ export class Conversation {
     }
   }
 
-  assistant(content: readonly Block[]): void {
+  /** Adds a reply. `turn`: the turn of a reply of the model. */
+  assistant(content: readonly Block[], turn?: number): void {
+    const { length } = this.#messages;
+    const last = this.#messages.at(-1);
+    const isJoined = last?.role === 'assistant';
+    if (turn !== undefined && content.length > 0) {
+      const block = isJoined ? last.content.length : 0;
+      this.#replies.push({ turn, at: isJoined ? length - 1 : length, block });
+    }
     this.#add('assistant', content);
     for (const block of content) if (block.type === 'tool_call') this.#open.set(block.id, block);
   }
 
-  /** Adds a result. `whole`: the result that was too large for the journal. */
-  result(id: string, stored: RecordedResult, whole?: Json): void {
-    const tool = plainText(this.#open.get(id)?.arguments.item_id ?? '');
+  /** Adds a result. `whole`: the result that was too large for the journal. `seq`: the number of its event. */
+  result(id: string, stored: RecordedResult, whole?: Json, seq?: number): void {
+    const call = this.#open.get(id);
+    const tool = plainText(call?.arguments.item_id ?? '');
     const { isError, facts } = stored;
     const { content, marks } = this.#display?.result(stored, whole) ?? stored;
     if (this.#display) this.learn(stored.marks, false);
@@ -140,7 +174,10 @@ export class Conversation {
       this.#trusted.results.push({ tool, content: stored.content, marks: stored.marks, facts });
     }
     this.#open.delete(id);
-    this.#add('user', [{ type: 'tool_result', id, content, ...(isError && { is_error: true }) }]);
+    const block: Block = { type: 'tool_result', id, content, ...(isError && { is_error: true }) };
+    const name = tool === '' || call?.name === 'help' ? (call?.name ?? '') : tool;
+    this.#results.set(block, { tool: name, ...(seq !== undefined && { seq }) });
+    this.#add('user', [block]);
     if (this.#open.size > 0) return;
     for (const message of this.#late.splice(0))
       this.user(message.text, message.marks, message.isOwn);
@@ -169,9 +206,113 @@ export class Conversation {
     return this.#bytes;
   }
 
+  /**
+   * Sets the numbers of the results, which a live thread learns from the store. `events` are in order. Calls can have
+   * equal ids, so the newest results come first.
+   */
+  numberResults(events: readonly { readonly seq: number; readonly id: string }[]): void {
+    const rest = [...events];
+    for (const { block, tool } of this.results().toReversed()) {
+      if (!this.#results.has(block)) continue;
+      const at = rest.findLastIndex(({ id }) => id === block.id);
+      const [event] = at < 0 ? [] : rest.splice(at, 1);
+      if (event) this.#results.set(block, { tool, seq: event.seq });
+    }
+  }
+
+  /** Returns the results in the conversation, the oldest first, with their turns. The opening has turn 0. */
+  results(): ShownResult[] {
+    const list: ShownResult[] = [];
+    for (const [at, { content }] of this.#messages.entries()) {
+      const turn = this.#replies.findLast((reply) => reply.at <= at)?.turn ?? 0;
+      for (const block of content) {
+        if (block.type !== 'tool_result') continue;
+        list.push({ block, turn, ...(this.#results.get(block) ?? { tool: '' }) });
+      }
+    }
+    return list;
+  }
+
+  /** Returns the turns of the replies, the oldest first. */
+  turns(): readonly number[] {
+    return this.#replies.map(({ turn }) => turn);
+  }
+
+  /** Returns the messages after the opening, and how many of them a compaction up to this turn would replace. */
+  since(upto: number): {
+    readonly replaced: readonly Message[];
+    readonly kept: readonly Message[];
+  } {
+    const [first] = this.#replies;
+    const begin = this.#opening?.length ?? first?.at ?? this.#messages.length;
+    const kept = this.#from(upto);
+    const end = this.#replies.find(({ turn }) => turn > upto);
+    const rest = end && this.#messages[end.at]?.content.slice(0, end.block);
+    const replaced = this.#messages.slice(begin, end?.at);
+    if (rest && rest.length > 0) replaced.push({ role: 'assistant', content: rest });
+    return { replaced, kept };
+  }
+
+  /** Returns the messages from the first reply after this turn. */
+  #from(upto: number): Message[] {
+    const start = this.#replies.find(({ turn }) => turn > upto);
+    const first = start && this.#messages[start.at];
+    if (!first) return [];
+    const head =
+      start.block === 0 ? first : { ...first, content: first.content.slice(start.block) };
+    return [head, ...this.#messages.slice(start.at + 1)];
+  }
+
+  /**
+   * Makes room: replaces results by references, and the turns up to `upto` by one message of the harness. The marks
+   * and the trusted texts stay, so no right is gained or lost.
+   */
+  compact(data: Compaction): void {
+    this.learn(unpackMarks(data.marks));
+    if (data.cleared) this.#clearResults(new Set(data.cleared));
+    if (data.upto !== undefined) this.#replaceTurns(data.upto, compactionText(data));
+    this.#bytes = this.#messages.reduce((sum, { content }) => sum + sizeOf(content), 0);
+  }
+
+  #clearResults(cleared: ReadonlySet<number>): void {
+    const refer = (block: Block): Block => {
+      const { seq = -1, tool = '' } = this.#results.get(block) ?? {};
+      return block.type === 'tool_result' && cleared.has(seq)
+        ? { ...block, content: clearedResult(seq, tool, block.content) }
+        : block;
+    };
+    this.#messages = this.#messages.map((message) => {
+      const content = message.content.map(refer);
+      const isSame = content.every((block, at) => block === message.content[at]);
+      return isSame ? message : { ...message, content };
+    });
+  }
+
+  #replaceTurns(upto: number, text: string): void {
+    const [first] = this.#replies;
+    const opening = (this.#opening ??= this.#messages.slice(0, first?.at));
+    const start = this.#replies.find(({ turn }) => turn > upto);
+    const kept = this.#from(upto);
+    const replies = this.#replies.filter(({ turn }) => turn > upto);
+    const block = { type: 'text', text } as const;
+    const last = opening.at(-1);
+    const before: Message[] =
+      last?.role === 'user'
+        ? [...opening.slice(0, -1), { role: 'user', content: [...last.content, block] }]
+        : [...opening, { role: 'user', content: [block] }];
+    const { at = 0, block: offset = 0 } = start ?? {};
+    this.#messages = [...before, ...kept];
+    this.#replies = replies.map((reply) => ({
+      turn: reply.turn,
+      at: reply.at - at + before.length,
+      block: reply.at === at ? reply.block - offset : reply.block,
+    }));
+  }
+
   /** Removes all messages for a new attempt. The marks stay. */
   clear(): void {
     this.#open.clear();
+    [this.#replies, this.#opening] = [[], undefined];
     [this.#messages, this.#late, this.#bytes] = [[], [], 0];
     this.#trusted = { texts: [], results: [] };
   }
@@ -219,13 +360,16 @@ const unpackGiven = (packed: JsonObject): ReadonlyMap<string, Value> =>
     }),
   );
 
+/** An event with its turn, and with its number once the store has it. */
+type PlacedEvent = JournalEvent & { readonly turn?: number; readonly seq?: number };
+
 /** A conversation that can get further events. */
 interface OpenTalk {
   readonly conversation: Conversation;
   readonly references?: Display;
   /** A reply that hooks can still withhold, and the events since. Absent: no such reply is open. */
   unjudged?:
-    | { readonly said: JournalEvent[]; readonly later: JournalEvent[]; isAsked: boolean }
+    | { readonly said: PlacedEvent[]; readonly later: PlacedEvent[]; isAsked: boolean }
     | undefined;
 }
 
@@ -233,7 +377,7 @@ interface OpenTalk {
  * Adds an event of the journal to the conversation. A reply that a hook can still withhold is added when
  * its turn ends. The events since the reply follow it.
  */
-export function addToConversation(talk: OpenTalk, event: JournalEvent): void {
+export function addToConversation(talk: OpenTalk, event: PlacedEvent): void {
   const { unjudged } = talk;
   const isOpen = event.type === 'assistant_message' && !event.data.injected && event.data.open;
   if (isOpen && !event.data.apart) {
@@ -257,7 +401,7 @@ const keptIn = ({ content, marks, is_error, facts, given }: ToolResult): Recorde
   ...(given && { given: unpackGiven(given) }),
 });
 
-function putInto({ conversation, references }: OpenTalk, event: JournalEvent): void {
+function putInto({ conversation, references }: OpenTalk, event: PlacedEvent): void {
   switch (event.type) {
     case 'user_message':
       conversation.user(event.data.text, unpackMarks(event.data.marks));
@@ -270,15 +414,18 @@ function putInto({ conversation, references }: OpenTalk, event: JournalEvent): v
     case 'assistant_message':
       // A reply to a script has its own conversation. A reply that a guard refused is not a part of any.
       if (event.data.injected || !(event.data.apart || event.data.withheld)) {
-        conversation.assistant(event.data.content);
+        conversation.assistant(event.data.content, event.data.injected ? undefined : event.turn);
       }
       return;
     case 'tool_result': {
       const { call_id, content } = event.data;
       const whole = references?.wholes.get(plainText(getOwn(content, 'artifact') ?? ''));
-      conversation.result(call_id, keptIn(event.data), whole);
+      conversation.result(call_id, keptIn(event.data), whole, event.seq);
       return;
     }
+    case 'compaction':
+      conversation.compact(event.data);
+      return;
     default:
   }
 }

@@ -1,7 +1,13 @@
 // Writes parts of the texts that people read about events. Terminal and page show the same text and tone.
 import { getOwn, isObject, type Json, plainText, shorten } from '../base/index.ts';
 import type { ThreadStatus } from '../store/index.ts';
-import type { ApprovalNote, AssistantMessage, HookAnswered, ToolResult } from './shapes.ts';
+import type {
+  ApprovalNote,
+  AssistantMessage,
+  Compaction,
+  HookAnswered,
+  ToolResult,
+} from './shapes.ts';
 
 /** `you`: waits for a person, or a person wrote it. `idle`: is parked, continues in another way or retries. */
 export type EventTone = 'plain' | 'dim' | 'run' | 'you' | 'ok' | 'bad' | 'limit' | 'idle';
@@ -79,6 +85,28 @@ export function approvalLine(data: ApprovalNote): EventText | undefined {
   if (state === 'used' && data.kind === 'call')
     return line('✓', 'ok', `${name} approved${by}${why}`);
   return state === 'used' || state === 'returned' ? undefined : line('?', 'you', name);
+}
+
+const grouped = (tokens: number): string =>
+  String(Math.round(tokens)).replace(/\B(?=(\d{3})+$)/g, ',');
+
+/** Returns the line of a pass that made room in the context window. */
+export function compactionLine(data: Compaction): EventText {
+  const { tier, upto = 0, cleared = [], before, after, spend, rejected } = data;
+  const results =
+    cleared.length === 1 ? '1 result is a reference' : `${cleared.length} results are references`;
+  const turns = upto === 1 ? 'turn 1 is' : `turns 1 to ${upto} are`;
+  const what =
+    tier === 'results'
+      ? results
+      : `${turns} ${tier === 'summary' ? 'a summary' : 'a list of facts'}`;
+  const cost = spend === undefined ? '' : `, ${spend} USD`;
+  const why = rejected === undefined ? '' : `; the summary was not used: ${shorten(rejected, 80)}`;
+  return line(
+    '◇',
+    'dim',
+    `made room: ${what} now (${grouped(before)} → ${grouped(after)} tokens${cost})${why}`,
+  );
 }
 
 /** Text of each decision of a hook: the action of its directive, and the effect at this event. */

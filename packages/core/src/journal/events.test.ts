@@ -175,6 +175,7 @@ test('the flags of each type are those that its readers rely on', () => {
       'assistant_message',
       'child_end',
       'commits_lost',
+      'compaction',
       'criterion',
       'hook',
       'injected_message',
@@ -186,7 +187,7 @@ test('the flags of each type are those that its readers rely on', () => {
     'user_message',
   ]);
   expect(typesWhere((type) => eventFlags(type).hasRow === true)).toEqual([
-    ...(['commits_lost', 'error', 'injected_message', 'limit', 'logged'] as const),
+    ...(['commits_lost', 'compaction', 'error', 'injected_message', 'limit', 'logged'] as const),
     'loop_detected',
     ...(['model_fallback', 'plan', 'retry', 'signal', 'snapshot'] as const),
     ...(['stream_error', 'thread_end', 'warning'] as const),
@@ -226,6 +227,7 @@ test('the flags of each type are those that its readers rely on', () => {
     tool_call: ['target', 'about', 'use', 'group', 'key', 'n', 'child', 'volatile'],
     tool_result: ['about', 'unused'],
     hook: ['call_id', 'held', 'duration_ms'],
+    compaction: ['facts', 'before', 'after', 'spend', 'model', 'rejected'],
     plan: ['needs'],
   });
 });

@@ -7,6 +7,7 @@ import { entry } from './event-entry.ts';
 import {
   approvalLine,
   argumentsText,
+  compactionLine,
   END_TONES,
   hasOwnLine,
   hookDecision,
@@ -18,6 +19,7 @@ import {
   about,
   approval,
   call,
+  compaction,
   costUpdate,
   detail,
   exceeded,
@@ -151,6 +153,12 @@ export const EVENTS = {
     fields({ round: number, held: flag }, { index: number, reason: text }),
     { isProgress: true },
   ),
+  compaction: entry(compaction, {
+    text: compactionLine,
+    isProgress: true,
+    hasRow: true,
+    volatile: ['facts', 'before', 'after', 'spend', 'model', 'rejected'],
+  }),
   hook_state: entry(fields({ fired: list(number) }), {
     transcript: false,
     survivesRewind: true,
@@ -244,6 +252,10 @@ export const EVENTS = {
         /** The process of the person in `by`. */
         process: text,
         reason: text,
+        /** What a request for compaction asks to keep. */
+        focus: markedText,
+        /** True for a request of the model itself. */
+        own: yes,
         /** The snapshot to which a resume rewinds the thread. */
         from: number,
         /** How the thread ends, if an ancestor or a child stopped it. `code` is the cause. */

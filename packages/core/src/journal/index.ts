@@ -1,5 +1,6 @@
 // The door of `core/journal`: what other packages and folders use.
 export { type Call, type CallEvents, calls, type MadeCall, madeCalls, readCalls } from './calls.ts';
+export { clearedResult, compactionText } from './compaction.ts';
 export {
   addToConversation,
   Conversation,
@@ -48,6 +49,7 @@ export {
 export type {
   ApprovalNote,
   Bounds,
+  Compaction,
   HookAnswered,
   HookStart,
   Marks,

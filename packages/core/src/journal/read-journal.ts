@@ -64,15 +64,19 @@ export const PASSED_HOOK: ReadonlySet<string> = new Set(['hook_unaffordable', 'h
 export const startOf = (history: readonly Recorded[]): DataOf<'thread_start'> | undefined =>
   history.find((event) => event.type === 'thread_start')?.data;
 
-/** Reads a journal, or its events of these types, in pages, because it can be longer than one read. */
+/**
+ * Reads a journal, or its events of these types, in pages, because it can be longer than one read. `from`: the event
+ * after which it begins.
+ */
 export async function readStored(
   store: Pick<Store, 'read'>,
   thread: string,
   types?: readonly EventType[],
+  from = 0,
 ): Answer<StoredEvent[]> {
   const events: StoredEvent[] = [];
   for (;;) {
-    const after = events.at(-1)?.seq ?? 0;
+    const after = events.at(-1)?.seq ?? from;
     const page = await store.read(thread, types ? { after, types } : { after });
     if (!page.ok) return page;
     if (page.output.length === 0) return ok(events);
@@ -85,7 +89,8 @@ export async function readJournal(
   store: Pick<Store, 'read'>,
   thread: string,
   types?: readonly EventType[],
+  from?: number,
 ): Answer<Recorded[]> {
-  const stored = await readStored(store, thread, types);
+  const stored = await readStored(store, thread, types, from);
   return stored.ok ? decodeAll(stored.output) : stored;
 }

@@ -74,6 +74,8 @@ const reply = fields(
     apart: yes,
     /** The reply is a draft of the plan with this number. It is `apart`, too. */
     plan: number,
+    /** The reply is the summary of the pass with this number. It is `apart`, too. */
+    compact: number,
     /** A guard refused the reply. It has a cost, but it is not part of the conversation. */
     withheld: yes,
     /** A hook can still withhold the reply. It counts if its `turn_end` has `done`. */
@@ -319,6 +321,33 @@ export const retry = either(
   ),
 );
 export const streamError = either(failed, broken);
+export const compaction = fields(
+  {
+    /** Number of the pass, from 1. */
+    number,
+    tier: word('results', 'summary', 'facts'),
+    asked: word('harness', 'model', 'person'),
+    marks,
+    /** Estimated tokens of the next request, before and after the pass. */
+    before: number,
+    after: number,
+  },
+  {
+    /** The person or the thread that asked. */
+    by: text,
+    /** The last turn that the message of the harness replaces. */
+    upto: number,
+    /** Numbers of the results that became references. */
+    cleared: list(number),
+    facts: data,
+    summary: text,
+    model: text,
+    /** Cost of the request for the summary. */
+    spend: text,
+    /** Why the summary was not used. */
+    rejected: text,
+  },
+);
 
 export type AssistantMessage = Proven<typeof message>;
 export type ToolResult = Proven<typeof result>;
@@ -330,3 +359,4 @@ export type Proposal = Proven<typeof proposal>;
 export type Opening = Proven<typeof opening>;
 export type WhatRan = Proven<typeof ran>;
 export type Bounds = Proven<typeof bounds>;
+export type Compaction = Proven<typeof compaction>;

@@ -271,6 +271,16 @@ const SLIM: { readonly [type in EventType]: Slim<type> } = {
     is_error: !held,
     ...(reason !== undefined && textParts(reason)),
   }),
+  compaction: ({ tier, by, model, before, after, spend, summary, rejected }) => ({
+    state: tier,
+    by: optionalName(by) ?? 'harness',
+    model: optionalName(model),
+    current: after,
+    max: before,
+    spend: amountIn(spend),
+    reason: rejected && preview(rejected),
+    ...(summary !== undefined && textParts(summary)),
+  }),
   hook_state: noFields,
   permission_denied: (denial) => ({
     ...faultParts(denial),
@@ -366,6 +376,7 @@ const CONTENT: { readonly [type in EventType]?: Content<type> } = {
   hook: ({ notes }) => notes,
   thread_end: ({ reason }) => reason,
   status: ({ reason }) => reason,
+  compaction: ({ facts = {}, summary }) => ({ ...(summary !== undefined && { summary }), facts }),
 };
 
 interface EventOf<Type extends EventType> {

@@ -96,12 +96,12 @@ export const FOUR_TOOLS: readonly VerbDefinition[] = [
     name: 'help',
     title: 'Help',
     description:
-      'Guidance on a topic, or signal: stuck, escalate (a question, or a missing capability), checkpoint.',
+      'Guidance on a topic, or signal: stuck, escalate (a question, or a missing capability), checkpoint, compact.',
     hints: { readOnlyHint: true, openWorldHint: false },
     answers: 'text, topics; or if the signal was delivered',
     input: input(
       {
-        action: one('guidance stuck escalate checkpoint', 'guidance is default'),
+        action: one('guidance stuck escalate checkpoint compact', 'guidance is default'),
         topic: text(
           'overview directives permissions limits hooks spawning mcps stuck scripts, or any words',
         ),

@@ -233,6 +233,7 @@ export {
   actorName,
   approvalDigest,
   choicesFor,
+  compactThread,
   decideApproval,
   endThread,
   findPerson,

@@ -13,6 +13,7 @@ import {
   type Json,
   type JsonObject,
   type Outcome,
+  objectAt,
   ok,
   plainText,
   systemRandom,
@@ -72,7 +73,12 @@ async function auditFailure<T>(store: Store, row: AuditEntry, request: Promise<O
 }
 
 /** Kinds of signals by the name of their command. */
-const COMMANDS = { pause: 'pause', message: 'inject', interrupt: 'interrupt' } as const;
+const COMMANDS = {
+  pause: 'pause',
+  message: 'inject',
+  interrupt: 'interrupt',
+  compact: 'compact',
+} as const;
 
 export interface SignalResult {
   thread_id: string;
@@ -96,7 +102,7 @@ async function signalResult(
 export async function signalThread(
   store: Store,
   thread: string,
-  kind: 'pause' | 'message' | 'interrupt',
+  kind: keyof typeof COMMANDS,
   payload: JsonObject,
   by: Actor,
   key?: string,
@@ -105,6 +111,39 @@ export async function signalThread(
   const signal = { thread, kind, payload, key: signalKey(key), by: actorName(by) };
   const sent = await auditFailure(store, row, store.signal(signal, row));
   return sent.ok ? await signalResult(store, thread, kind) : sent;
+}
+
+/** Longest text that says what a summary must keep, in characters. */
+const MAX_FOCUS = 2000;
+
+/**
+ * Asks a thread to make room in its context window before its next turn. Fails with `invalid_input` for a script or a
+ * plan, and with `permission_denied` if the policy turns compaction off.
+ */
+export async function compactThread(
+  store: Store,
+  id: string,
+  by: Actor,
+  { focus = '', key }: { readonly focus?: string; readonly key?: string | undefined } = {},
+): Promise<Outcome<SignalResult>> {
+  if (focus.length > MAX_FOCUS) {
+    const message = `\`focus\` has ${focus.length} characters; at most ${MAX_FOCUS} are allowed`;
+    return fail('invalid_input', message);
+  }
+  const row = await store.thread(id);
+  if (!row.ok) return row;
+  const { value, from } = objectAt(row.output.limits, 'context_compact');
+  if (from === 'script' || from === 'plan') {
+    const what = from === 'script' ? 'a script' : 'a planned run';
+    return fail('invalid_input', `thread \`${id}\` is ${what}, which holds no conversation`);
+  }
+  if (value === 'off' && from === 'policy') {
+    return fail('permission_denied', 'the policy turns compaction off (`limits.context_compact`)');
+  }
+  const sent = await signalThread(store, id, 'compact', focus === '' ? {} : { focus }, by, key);
+  if (sent.ok || sent.error.code !== 'thread_ended') return sent;
+  const { message, ...detail } = sent.error.detail;
+  return fail('thread_ended', `${message}; resume it with \`km threads resume ${id}\``, detail);
 }
 
 /** States in which a thread waits for a person's action. */

@@ -29,6 +29,7 @@ const CODE: Readonly<Record<string, () => Promise<CommandRun>>> = {
   'threads resume': async () => (await import('./commands/threads/resume.ts')).run,
   'threads inject': async () => (await import('./commands/threads/signal.ts')).inject,
   'threads interrupt': async () => (await import('./commands/threads/signal.ts')).interrupt,
+  'threads compact': async () => (await import('./commands/threads/signal.ts')).compactConversation,
   'threads stop': async () => (await import('./commands/threads/signal.ts')).stop,
   'threads kill': async () => (await import('./commands/threads/signal.ts')).kill,
   'threads wait': async () => (await import('./commands/threads/follow.ts')).waitForThreads,

@@ -146,7 +146,15 @@ export interface ThreadView {
   readonly position: string;
 }
 
-export type WebAction = 'pause' | 'resume' | 'inject' | 'interrupt' | 'stop' | 'kill' | 'replay';
+export type WebAction =
+  | 'pause'
+  | 'resume'
+  | 'inject'
+  | 'interrupt'
+  | 'compact'
+  | 'stop'
+  | 'kill'
+  | 'replay';
 
 /**
  * `GET threads/ID/events`, oldest first: events after `after`, or the last ones before `before`.

@@ -19,6 +19,9 @@ export const isLimit = (value: unknown): value is number | string =>
 /** Returns zero for an unreadable amount, so that an invalid ceiling allows nothing. */
 const amount = (value: number | string): bigint => scaled(value) ?? 0n;
 
+/** The one entry of `limits` that is a word instead of an amount. */
+export const COMPACT = 'context_compact';
+
 export function lowestLimits(
   ceilings: readonly Readonly<Record<string, number | string>>[],
 ): Record<string, number | string> {
@@ -26,6 +29,10 @@ export function lowestLimits(
   for (const ceiling of ceilings) {
     for (const [name, value] of Object.entries(ceiling)) {
       const before = lowest.get(name);
+      if (name === COMPACT && before !== undefined) {
+        lowest.set(name, strictestMode([before, value]));
+        continue;
+      }
       if (before === undefined || amount(value) < amount(before)) lowest.set(name, value);
     }
   }
@@ -37,6 +44,16 @@ export const LIMIT_NAMES = [
   ...(['turns', 'tokens', 'input_tokens', 'output_tokens', 'spawns', 'duration'] as const),
   ...(['spend', 'context', 'depth', 'tool_calls'] as const),
 ];
+
+/** Modes of compaction, the strictest first. `results`: old results become references, and nothing is summarised. */
+export const COMPACT_MODES = ['off', 'results', 'auto'] as const;
+export type CompactMode = (typeof COMPACT_MODES)[number];
+
+/** Returns the strictest mode. An unknown word counts as `off`. */
+export const strictestMode = (modes: readonly unknown[]): CompactMode =>
+  COMPACT_MODES[
+    Math.max(0, Math.min(...modes.map((mode) => COMPACT_MODES.indexOf(mode as CompactMode))))
+  ] ?? 'off';
 
 /** Surfaces, each with its own rights. `mcp_servers` are servers that a connector starts. */
 export const SURFACE_NAMES = [

@@ -40,6 +40,8 @@ import { isGlob, keyProblem, normalizePattern } from '../operation.ts';
 import { patternsIn } from './lint.ts';
 import { PACK_NAMES, RULE_NAMES } from './named-rules.ts';
 import {
+  COMPACT,
+  COMPACT_MODES,
   isLimit,
   LIMIT_NAMES,
   NOTICE_KINDS,
@@ -126,9 +128,13 @@ const ruleState =
     return state;
   };
 
-/** A mapping with known names. Another name is an error with a suggestion. */
-const tableOver = <T>(names: readonly string[], rule: Rule<T>): Rule<Record<string, T>> => {
-  const table = record(Object.fromEntries(names.map((name) => [name, rule])));
+/** A mapping with known names. Another name is an error with a suggestion. `more`: rules of further names. */
+const tableOver = <T>(
+  names: readonly string[],
+  rule: Rule<T>,
+  more: Readonly<Record<string, Rule<T>>> = {},
+): Rule<Record<string, T>> => {
+  const table = record({ ...Object.fromEntries(names.map((name) => [name, rule])), ...more });
   return (value, place) => {
     const read = table(value, place);
     return read && compact<Record<string, T>>(read);
@@ -240,7 +246,7 @@ function settingsOf(level: PolicyLevel, file: string, catalog: CapabilityCatalog
     operations: tableOf(patterns),
     capabilities: ceiling,
     approve: listOrOne(oneOf(RISK_TIERS)),
-    limits: tableOver(LIMIT_NAMES, limit),
+    limits: tableOver(LIMIT_NAMES, limit, { [COMPACT]: oneOf(COMPACT_MODES) }),
     defaults,
     rules: tableOver(RULE_NAMES, ruleState(level)),
     packs: listOrOne(oneOf(PACK_NAMES)),

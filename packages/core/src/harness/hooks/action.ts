@@ -175,6 +175,8 @@ function bounded(
   situation: Situation,
 ): { instruction: HookDecision; bounds: Bounds } {
   const { bounds, step, event } = situation;
+  // A compaction is left out or repeated without an effect on the run.
+  if ('kind' in event && event.kind === 'compact') return { instruction, bounds };
   if (RETRIES.has(instruction.do)) {
     if (bounds.retries < MAX_RETRIES) {
       return { instruction, bounds: { ...stepDone(bounds, step), retries: bounds.retries + 1 } };

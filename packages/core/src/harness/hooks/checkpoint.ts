@@ -7,10 +7,14 @@ import { type LimitEvent, limitWords, type WarningEvent } from '../limits/limit.
 export type Checkpoint = 'before_step' | 'after_step' | 'on_error' | 'on_limit' | 'on_end';
 
 export interface Step {
-  readonly kind: 'turn' | 'tool' | 'spawn';
+  readonly kind: 'turn' | 'tool' | 'spawn' | 'compact';
   /** Id of the executed item, `search`, `load` or `help`. Absent for a turn. */
   readonly tool?: string;
   readonly turn: number;
+  /** Facts about a compaction before it starts: who asked, the next request in tokens, and the window. */
+  readonly asked?: 'harness' | 'model' | 'person';
+  readonly tokens?: number;
+  readonly window?: number;
   readonly arguments?: Json;
   /** Capabilities that the step needs, for `permissions.required`. Not part of the event. */
   readonly required?: () => readonly string[];

@@ -358,6 +358,10 @@ const INSTEAD = {
   count_as_done: countedResult,
 } as const;
 
+/** True for a warning about the context window of a thread that makes room by itself. */
+const makesRoom = ({ budget }: Pick<Thread, 'budget'>, { limit }: WarningEvent): boolean =>
+  limit === 'context' && budget.limits.context_compact.value === 'auto';
+
 /** Carries out a decision. Without a `default`, a new decision does not compile. */
 function carryOut(
   thread: Thread,
@@ -380,7 +384,7 @@ function carryOut(
     case 'run_with_granted':
       return undefined;
     case 'tell_warning':
-      if (event.name === 'warning') tell(thread, warningLine(event));
+      if (event.name === 'warning' && !makesRoom(thread, event)) tell(thread, warningLine(event));
       return undefined;
     case 'raise':
       thread.budget.limits = instruction.limits;
@@ -522,6 +526,38 @@ export async function raiseEnd(
   if (instruction.do === 'next_round') return instruction.fault;
   carryOut(thread, instruction, event, step);
   return undefined;
+}
+
+/** Answer of the hooks at a compaction. `keep`: a text that the facts must contain. */
+interface CompactionAnswer {
+  readonly does: 'go' | 'skip' | 'again' | 'end';
+  readonly keep?: { readonly text: string; readonly marks: Descriptor };
+}
+
+/** Raises a checkpoint of a compaction. Its answers do not count as skips or retries of the run. */
+export async function raiseCompaction(
+  thread: Thread,
+  event: CheckpointEvent & { name: 'before_step' | 'after_step' },
+): Promise<CompactionAnswer> {
+  if (!mayAnswer(thread.hooks, event.name)) return { does: 'go' };
+  const situation = await situationOf(thread, event, event.step);
+  const {
+    instruction,
+    notes,
+    marks = EMPTY,
+    model,
+    hook = '',
+  } = await decisionOf(thread, situation);
+  if (model !== undefined) switchModel(thread, model);
+  const { keep, ...others } = notes;
+  const line = notesLine(hook, others);
+  if (line !== undefined) tell(thread, line, undefined, marks);
+  const isKept = event.name === 'before_step' && typeof keep === 'string' && keep !== '';
+  if ('fault' in instruction) carryOut(thread, instruction, event, event.step);
+  if ('fault' in instruction) return { does: 'end' };
+  if (instruction.do === 'skip_step') return { does: 'skip' };
+  if (instruction.do === 'repeat_step') return { does: 'again' };
+  return { does: 'go', ...(isKept && { keep: { text: keep, marks } }) };
 }
 
 /** Raises each limit warning since the last check. Returns `undefined` if there is none. */

@@ -38,6 +38,7 @@ test('turns, requests, calls and spawns are counted under the names conditions u
     cache_write_tokens: 40,
     tool_calls: 1,
     spawns: 1,
+    compactions: 0,
     context_tokens: 170,
     duration_seconds: 120,
     duration: 120,

@@ -16,6 +16,8 @@ export interface Cost {
   /** Number of calls in all attempts whose last result was a failure. Denied calls are not counted. */
   readonly failed_calls: number;
   readonly spawns: number;
+  /** Number of passes that made room in the context window. */
+  readonly compactions: number;
   /** Input tokens of the last request, cached ones included. */
   readonly context_tokens: number;
   readonly duration_ms: number;
@@ -46,6 +48,7 @@ export const NO_COST: Cost = {
   ...NO_HOOK_COST,
   failed_calls: 0,
   spawns: 0,
+  compactions: 0,
   context_tokens: 0,
   estimated: false,
   hooks: NO_HOOK_COST,
@@ -106,6 +109,9 @@ export function createCostMeter(now: () => number, from: Cost = NO_COST) {
     },
     countFailure() {
       cost.failed_calls += 1;
+    },
+    countCompaction() {
+      cost.compactions += 1;
     },
     countSpawn() {
       cost.spawns += 1;
@@ -209,6 +215,7 @@ export const packCost = (cost: Cost): JsonObject => ({
   tool_calls: cost.before.tool_calls + cost.tool_calls,
   ...(cost.failed_calls > 0 && { failed_calls: cost.failed_calls }),
   spawns: cost.spawns,
+  ...(cost.compactions > 0 && { compactions: cost.compactions }),
   context_tokens: cost.context_tokens,
   estimated: cost.estimated,
   duration_seconds: cost.duration_ms / 1000,
@@ -265,11 +272,13 @@ export function unpackCost(packed: Json): Outcome<Cost> {
   }
   const { turns, tool_calls } = now;
   const { failed_calls = 0 } = countsOf(packed, ['failed_calls']) ?? {};
+  const { compactions = 0 } = countsOf(packed, ['compactions']) ?? {};
   return ok({
     ...own,
     turns,
     tool_calls,
     failed_calls,
+    compactions,
     tokens: own.tokens + (isOld ? ofHooks.tokens : 0),
     spend: own.spend + (isOld ? ofHooks.spend : 0n),
     estimated: getOwn(packed, 'estimated') === true,

@@ -11,10 +11,11 @@ import {
   suggestion,
   textAt,
 } from '../../base/index.ts';
-import { LIMIT_NAMES } from '../../flow/index.ts';
+import { COMPACT, LIMIT_NAMES, strictestMode } from '../../flow/index.ts';
 import type { DataLayer, Directive, DirectiveLimits, Library } from '../../items/index.ts';
 import { formatMoney } from '../../llm/index.ts';
 import {
+  type Compaction,
   type EffectiveLimit,
   type EffectiveLimits,
   type LimitAmounts,
@@ -119,14 +120,41 @@ function effectiveLimits(sources: LimitSources): Outcome<EffectiveLimits> {
     if (!limit.ok) return limit;
     limits[name] = limit.output;
   }
+  const { declared } = sources;
   const warn = sources.layers
     .map((layer) => getOwn(defaultsOf(layer), 'context_warn'))
     .findLast((share) => typeof share === 'number');
   return ok({
     ...(limits as Record<LimitName, EffectiveLimit | undefined>),
     spend_currency: CURRENCY,
-    context_warn: sources.declared?.context_warn ?? warn ?? DEFAULT_WARN,
+    context_warn: declared?.context_warn ?? warn ?? DEFAULT_WARN,
+    context_compact: compactionOf(sources),
   });
+}
+
+/** Returns the mode of compaction and its source. No source makes it less strict than another one does. */
+function compactionOf({ declared, caller, layers, policy }: LimitSources): Compaction {
+  const figure = (name: string): number | undefined =>
+    layers
+      .map(({ value }) => numberAt(objectAt(value, 'compaction'), name))
+      .findLast((each) => each !== undefined);
+  const usual = layers.findLast((layer) => getOwn(defaultsOf(layer), COMPACT) !== undefined);
+  const isStop = declared?.context !== undefined;
+  const own = declared?.context_compact ?? (isStop ? 'off' : undefined);
+  const fallback = usual ? getOwn(defaultsOf(usual), COMPACT) : 'auto';
+  const candidates: [value: unknown, from: string][] = [
+    ...(Object.hasOwn(policy, COMPACT) ? [[policy[COMPACT], 'policy'] as [unknown, string]] : []),
+    own ? [own, 'directive'] : [fallback, `default (${usual?.source ?? 'bundle'})`],
+    ...(caller?.context_compact ? [[caller.context_compact, 'caller'] as [unknown, string]] : []),
+  ];
+  const value = strictestMode(candidates.map(([mode]) => mode));
+  const from = candidates.find(([mode]) => strictestMode([mode]) === value)?.[1] ?? 'default';
+  return {
+    value,
+    from,
+    at: declared?.context_compact_at ?? caller?.context_compact_at ?? figure('at') ?? 0.8,
+    keep: declared?.context_keep ?? caller?.context_keep ?? figure('keep') ?? 4,
+  };
 }
 
 export const directiveLimits = (
@@ -181,12 +209,13 @@ export function packLimits(limits: EffectiveLimits): JsonObject {
     const amount = name === 'spend' ? formatMoney(value) : limitNumber(name, value);
     packed[name] = { value: amount, from, declared };
   }
-  const { spend_currency, context_warn } = limits;
-  return { ...packed, spend_currency, context_warn };
+  const { spend_currency, context_warn, context_compact } = limits;
+  return { ...packed, spend_currency, context_warn, context_compact: { ...context_compact } };
 }
 
 /** Reads packed limits. An unreadable entry allows nothing. */
 export function unpackLimits(packed: JsonObject): EffectiveLimits {
+  const compact = objectAt(packed, COMPACT);
   const limits: { [name in LimitName]?: EffectiveLimit | undefined } = {};
   for (const name of LIMIT_NAMES) {
     const entry = getOwn(packed, name);
@@ -201,6 +230,12 @@ export function unpackLimits(packed: JsonObject): EffectiveLimits {
     ...(limits as Record<LimitName, EffectiveLimit | undefined>),
     spend_currency: textAt(packed, 'spend_currency') || CURRENCY,
     context_warn: numberAt(packed, 'context_warn') ?? DEFAULT_WARN,
+    context_compact: {
+      value: strictestMode([textAt(compact, 'value')]),
+      from: textAt(compact, 'from') || 'unreadable',
+      at: numberAt(compact, 'at') ?? 0.8,
+      keep: numberAt(compact, 'keep') ?? 4,
+    },
   };
 }
 

@@ -1,7 +1,7 @@
 // Computes with limits as whole numbers: counts, milliseconds and nano-units of money. Before a unit of work
 // starts, the limits must cover the use so far and the worst case of the unit together.
 import { type Failure, type Fault, fail, type JsonObject } from '../../base/index.ts';
-import { LIMIT_NAMES } from '../../flow/index.ts';
+import { type CompactMode, LIMIT_NAMES } from '../../flow/index.ts';
 import { formatMoney, type Price, parseMoney, worstCost } from '../../llm/index.ts';
 
 export type LimitName = (typeof LIMIT_NAMES)[number];
@@ -23,7 +23,17 @@ export type EffectiveLimits = { readonly [name in LimitName]: EffectiveLimit | u
   readonly spend_currency: string;
   /** Share of `context`, from 0 to 1, at which the model is warned. */
   readonly context_warn: number;
+  readonly context_compact: Compaction;
 };
+
+/** How the harness makes room in the context window. `from`: source of the mode. */
+export interface Compaction {
+  readonly value: CompactMode;
+  readonly from: string;
+  /** Share of the usable window at which a pass starts, and the number of last turns that it keeps word for word. */
+  readonly at: number;
+  readonly keep: number;
+}
 
 export interface LimitEvent {
   readonly name: 'limit';
@@ -233,15 +243,21 @@ export interface RequestPlan {
   /** Context window of the model, for input and answer together. */
   readonly window?: number;
   readonly price: Price;
+  /** False for a request that is not a turn of the thread. It counts in tokens, money and time. Absent: true. */
+  readonly isTurn?: boolean;
 }
 
 type RequestFit =
   | { readonly maxTokens: number; readonly unit: LimitAmounts }
   | { readonly event: LimitEvent; readonly needed: bigint };
 
-function requestUnit(input: number, output: number, price: Price): LimitAmounts {
+function requestUnit(
+  { input, price, isTurn = true }: Pick<RequestPlan, 'input' | 'price' | 'isTurn'>,
+  output: number,
+): LimitAmounts {
   return {
     ...UNITS.turn,
+    turns: isTurn ? 1n : 0n,
     tokens: BigInt(input) + BigInt(output),
     input_tokens: BigInt(input),
     output_tokens: BigInt(output),
@@ -255,7 +271,7 @@ const ADDS_UP = new Set<LimitName>(['tokens', 'input_tokens', 'output_tokens', '
 
 /** Returns the amounts of the smallest useful request. */
 export const smallestRequest = (plan: RequestPlan): LimitAmounts =>
-  requestUnit(plan.input, leastOf(plan), plan.price);
+  requestUnit(plan, leastOf(plan));
 
 const leastOf = ({ minTokens, maxTokens }: RequestPlan): number =>
   Math.max(1, Math.min(minTokens, maxTokens));
@@ -265,7 +281,7 @@ function longestAnswer(plan: RequestPlan, least: number, most: number): number {
   let [good, bad] = [least, most];
   while (bad - good > 1) {
     const middle = Math.floor((good + bad) / 2);
-    const unit = requestUnit(plan.input, middle, plan.price);
+    const unit = requestUnit(plan, middle);
     if (firstExceeded(plan.used, unit, plan.limits)) bad = middle;
     else good = middle;
   }
@@ -274,14 +290,14 @@ function longestAnswer(plan: RequestPlan, least: number, most: number): number {
 
 /** Shortens the answer until it exceeds no limit. Refuses the request if that is below the useful minimum. */
 export function fitRequest(plan: RequestPlan): RequestFit {
-  const { input, price, window, limits, used } = plan;
+  const { input, window, limits, used } = plan;
   const least = leastOf(plan);
   const most = window === undefined ? plan.maxTokens : Math.min(plan.maxTokens, window - input);
-  const largest = most < least ? undefined : requestUnit(input, most, price);
+  const largest = most < least ? undefined : requestUnit(plan, most);
   if (largest && !firstExceeded(used, largest, limits)) {
     return { maxTokens: most, unit: largest };
   }
-  const smallest = requestUnit(input, least, price);
+  const smallest = requestUnit(plan, least);
   const event = firstExceeded(used, smallest, limits);
   if (event) {
     const { limit } = event;
@@ -295,5 +311,5 @@ export function fitRequest(plan: RequestPlan): RequestFit {
     return { event: limitEvent('context', BigInt(input), max), needed: BigInt(input + least) };
   }
   const maxTokens = longestAnswer(plan, least, most);
-  return { maxTokens, unit: requestUnit(input, maxTokens, price) };
+  return { maxTokens, unit: requestUnit(plan, maxTokens) };
 }

@@ -11,6 +11,7 @@ import { askModel } from '../script-thread/script-actions.ts';
 import { wholeResult } from '../step/large-result.ts';
 import { handleSignals } from '../thread/interruption.ts';
 import { resultIn } from '../thread/recorded-answers.ts';
+import { shippedInstruction } from '../thread/shipped-text.ts';
 import type { HarnessPorts, OwnJournal, Thread } from '../thread/thread.ts';
 import { type AnswerShape, leavesOf, readShape } from './answer-shape.ts';
 import { type Identifiers, namedIn, type ReadAnswer, readAnswer } from './read-answer.ts';
@@ -43,18 +44,6 @@ function promptOf(
     text,
     mark,
   ].join('\n');
-}
-
-/** Returns the shipped instruction of the reader. Fails if the bundle's signature does not cover it. */
-function instruction({ library }: Pick<HarnessPorts, 'library'>): Outcome<string> {
-  const found = library.find('knowledge', 'system/quarantined_reader', 'bundle');
-  if (!found.ok) return found;
-  return found.output.signature.state === 'bundle'
-    ? ok(found.output.text.trim())
-    : fail(
-        'signature_invalid',
-        'the shipped instruction of the reader was changed; reinstall kernmantle',
-      );
 }
 
 const SIGNALLED: Ending = { status: 'interrupted', reason: 'the thread received a signal' };
@@ -132,7 +121,7 @@ export async function askReader(thread: Thread, reading: ReaderTask): Promise<Ou
     const message = `the text to read has ${text.length} characters; pass at most ${MAX_READ}`;
     return fail('invalid_input', message);
   }
-  const system = instruction(thread.ports);
+  const system = shippedInstruction(thread.ports, 'system/quarantined_reader');
   if (!system.ok) return system;
   const identifiers = await identifiersOf(thread, kindsIn(shape.output));
   if (!identifiers.ok) return identifiers;

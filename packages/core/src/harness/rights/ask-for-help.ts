@@ -1,4 +1,4 @@
-// Handles the verb `help` of a thread: `stuck`, `escalate`, `checkpoint`. The first two can park the thread with the
+// Handles the verb `help` of a thread: `stuck`, `escalate`, `checkpoint`, `compact`. The first two can park the thread with the
 // call open; the answer of a person becomes the call's result. A person can approve a right for a number of uses
 // and some time. A right that the directive does not declare needs an explicit approval.
 import {
@@ -24,7 +24,9 @@ import {
   permissionFor,
   type Scope,
 } from '../../trust/index.ts';
+import { MAX_FOCUS, requestProblem } from '../compact/room.ts';
 import { raiseError } from '../hooks/raise-checkpoint.ts';
+import { packMarks } from '../thread/conversation.ts';
 import { makeApprovalId } from '../thread/opening.ts';
 import { recordSnapshot } from '../thread/restore.ts';
 import type { HarnessPorts, RightsHolder, Thread } from '../thread/thread.ts';
@@ -266,8 +268,32 @@ const notAsked = ({ error: { code, detail } }: Failure): Json => ({
   who: '',
 });
 
+/**
+ * Sends the thread its own request to make room, which it handles before its next turn. The signal has a key, so a
+ * call that is repeated after a crash asks once.
+ */
+async function askForRoom(thread: Thread, { reason }: HelpSignal): Promise<Outcome<Json>> {
+  const { ports, place, talk, control } = thread;
+  const problem = requestProblem(thread);
+  if (problem !== undefined) return ok({ status: 'refused', message: problem });
+  const focus = reason === '' ? {} : { focus: reason.slice(0, MAX_FOCUS) };
+  const payload = { ...focus, own: true, marks: packMarks(talk.conversation.ownMarks()) };
+  const key = `compact:${control.currentCall}`;
+  const sent = await ports.store.signal({
+    thread: place.id,
+    kind: 'compact',
+    payload,
+    key,
+    by: 'model',
+  });
+  if (!sent.ok) return sent;
+  await thread.journal.listen();
+  return ok({ status: 'accepted', message: 'older turns become a summary before your next turn' });
+}
+
 export async function helpSignal(thread: Thread, signal: HelpSignal): Promise<Outcome<Json>> {
   if (signal.action === 'checkpoint') return await recordSnapshot(thread, signal.reason);
+  if (signal.action === 'compact') return await askForRoom(thread, signal);
   const asking = questionOf(thread, signal);
   if (!asking.ok) return thread.place.kind === 'hook' ? ok(notAsked(asking)) : asking;
   const question = asking.output;

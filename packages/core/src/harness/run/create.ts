@@ -2,6 +2,7 @@
 import { type Outcome, ok } from '../../base/index.ts';
 import { type Recorded, startOf } from '../../journal/index.ts';
 import type { LeasedThread } from '../../store/index.ts';
+import { createRoom } from '../compact/room.ts';
 import { NO_BOUNDS } from '../hooks/action.ts';
 import { createCostMeter, NO_COST, unpackCost } from '../limits/cost.ts';
 import { createApproved } from '../rights/approved-rights.ts';
@@ -105,6 +106,7 @@ async function talkOf(ports: HarnessPorts, start: Start): Promise<Talk> {
     ratio: undefined,
     opening: [],
     reminders: 0,
+    room: createRoom(),
     detector: createLoopDetector(parent ? { parentTail: parent.talk.detector.tail() } : {}),
     loops: 0,
   };

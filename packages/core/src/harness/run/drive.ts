@@ -6,6 +6,7 @@ import type { Recorded } from '../../journal/index.ts';
 import { isEnded } from '../../store/index.ts';
 import { capsOn, type Grant, grantName } from '../../trust/index.ts';
 import { endDescendants, signalParent } from '../children/children.ts';
+import { roomNeeded } from '../compact/room.ts';
 import { checkGoal } from '../hooks/check-goal.ts';
 import { raiseError, raiseWarnings } from '../hooks/raise-checkpoint.ts';
 import { type Ending, type LoopPorts, runLoop } from '../loop.ts';
@@ -121,7 +122,12 @@ function loopPorts(thread: Thread): LoopPorts {
   };
   return {
     between,
-    turn: () => runTurn(thread),
+    async turn() {
+      const need = roomNeeded(thread);
+      if (!need) return await runTurn(thread);
+      const { makeRoom } = await import('../compact/make-room.ts');
+      return (await makeRoom(thread, need, between)) ?? (await runTurn(thread));
+    },
     pending: () => talk.conversation.pending(),
     perform: (calls) => runSteps(thread, calls, between),
     final: async (reply) => (await pausedAtEnd(thread)) ?? finalEnding(thread, reply),
@@ -174,7 +180,7 @@ async function runToEnding(
   }
 }
 
-const LEAVES_PAUSED: ReadonlySet<string> = new Set(['pause', 'message', 'interrupt']);
+const LEAVES_PAUSED: ReadonlySet<string> = new Set(['pause', 'message', 'interrupt', 'compact']);
 
 /** True if a paused thread stays paused after this signal. */
 export const keepsPause = ({ kind }: { readonly kind: string }): boolean => LEAVES_PAUSED.has(kind);

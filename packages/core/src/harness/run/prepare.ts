@@ -287,8 +287,19 @@ export async function prepareThread(
     inputs: inputs.output,
     hooks: hooks.output,
     ...chosen.output,
-    limits: limits.output,
+    limits: compactionLimits(limits.output, directive, planned.output),
     ...(stream && { stream }),
     ...planned.output,
   });
+}
+
+/** Returns the limits without compaction if no model holds a conversation. */
+function compactionLimits(
+  limits: EffectiveLimits,
+  { process: { script } }: Directive,
+  { plan }: Pick<Prepared, 'plan'>,
+): EffectiveLimits {
+  const from = script ? 'script' : plan && 'plan';
+  if (!from) return limits;
+  return { ...limits, context_compact: { ...limits.context_compact, value: 'off', from } };
 }

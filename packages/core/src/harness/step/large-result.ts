@@ -11,7 +11,7 @@ import {
   restoreFields,
   type Value,
 } from '../../flow/index.ts';
-import type { Recorded } from '../../journal/index.ts';
+import { decode, type Recorded } from '../../journal/index.ts';
 import { packMarks, unpackMarks } from '../thread/conversation.ts';
 import type { DirectiveTalk, HarnessPorts, Thread } from '../thread/thread.ts';
 import { shorten, sizeUpTo } from './shorten-value.ts';
@@ -142,9 +142,9 @@ export async function readPiece(
       `\`field\` cannot be \`${field}\`; start it with /, such as /content`,
     );
   }
-  const bytes = await ports.store.artifact(thread, hash);
-  if (!bytes.ok) return bytes;
-  const { content, marks, facts } = JSON.parse(Buffer.from(bytes.output).toString()) as Artifact;
+  const stored = await storedResult(ports, thread, hash);
+  if (!stored.ok) return stored;
+  const { content, marks, facts } = stored.output;
   const part = partOf(restoreFields(content, unpackMarks(marks), facts), field);
   if (!part.ok) return part;
   const { text, meta } = part.output;
@@ -168,5 +168,30 @@ export async function readPiece(
 interface Artifact {
   readonly content: Json;
   readonly marks: Json;
-  readonly facts?: ResultFacts;
+  readonly facts?: ResultFacts | undefined;
+}
+
+/** Returns a stored result. `event:214` is the result of that event in the thread's own journal. */
+async function storedResult(
+  ports: Pick<HarnessPorts, 'store'>,
+  thread: string,
+  name: string,
+): Promise<Outcome<Artifact>> {
+  const seq = /^event:(\d{1,12})$/.exec(name)?.[1];
+  if (seq === undefined) {
+    const bytes = await ports.store.artifact(thread, name);
+    if (!bytes.ok) return bytes;
+    return ok(JSON.parse(Buffer.from(bytes.output).toString()) as Artifact);
+  }
+  const read = await ports.store.read(thread, { after: Number(seq) - 1, types: ['tool_result'] });
+  const stored = read.ok ? read.output[0] : undefined;
+  const event = stored?.seq === Number(seq) ? decode(stored) : undefined;
+  if (!event?.ok || event.output.type !== 'tool_result') {
+    return fail(
+      'not_found',
+      `event ${seq} of this thread is not a result; use the name in the reference`,
+    );
+  }
+  const { data } = event.output;
+  return ok({ ...data, content: await wholeResult(ports, thread, data.content) });
 }

@@ -13,6 +13,7 @@ import {
 import type { MaybePromise, Value } from '../../flow/index.ts';
 import type { JournalEvent } from '../../journal/index.ts';
 import type { Signal } from '../../store/index.ts';
+import { changeRoom } from '../compact/room.ts';
 import { limitEvent, limitFault } from '../limits/limit.ts';
 import type { Ending } from '../loop.ts';
 import { FROM_USER, packMarks, unpackMarks } from './conversation.ts';
@@ -164,8 +165,13 @@ function eventsOf(
   // A message of another thread carries the marks of its sources. A message without marks is a person's.
   const raw = getOwn(payload, 'marks');
   const marks = isObject(raw) ? packMarks(unpackMarks(raw)) : packMarks(FROM_USER);
+  const focus = kind === 'compact' ? fieldOf(payload, 'focus') : '';
+  const asked = {
+    ...(focus && { focus: { text: focus, marks } }),
+    ...(kind === 'compact' && getOwn(payload, 'own') === true && { own: true as const }),
+  };
   const events: JournalEvent[] = [
-    { type: 'signal', data: { kind, by, id, ...(reason && { reason }) } },
+    { type: 'signal', data: { kind, by, id, ...(reason && { reason }), ...asked } },
   ];
   if (kind === 'interrupt') events.push(...leaveOut(thread, by));
   if (text) events.push({ type: 'injected_message', data: { text, marks, by } });
@@ -195,7 +201,10 @@ export function handleSignals(thread: SignalReceiver): Ending | undefined {
     journal.acknowledge(signal.number);
     if (events.length === 0) continue;
     journal.note(events);
-    for (const event of events) addToConversation(thread, event);
+    for (const event of events) {
+      addToConversation(thread, event);
+      changeRoom(thread.talk.room, event, journal.turn);
+    }
     const ending = endingOf(signal);
     if (ending) return ending;
   }

@@ -183,10 +183,12 @@ const ENDS_REQUEST: ReadonlySet<Recorded['type']> = new Set([
 
 /** Returns a signal with its payload. Its message comes next, after the results of calls that it skipped. */
 function signalOf(event: RecordedOf<'signal'>, number: number, after: readonly Recorded[]): Signal {
-  const { kind, by, reason } = event.data;
+  const { kind, by, reason, focus, own } = event.data;
   const next = after.find(({ type }) => type !== 'tool_result');
   const payload: JsonObject = {
     ...(reason === undefined ? {} : { reason }),
+    ...(focus && { focus: focus.text, marks: { ...focus.marks } }),
+    ...(own && { own }),
     ...(next?.type === 'injected_message' ? { content: next.data.text } : {}),
   };
   return { number, thread: event.thread, kind, payload, key: '', by, ts: event.ts };

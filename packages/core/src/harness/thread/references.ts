@@ -49,7 +49,7 @@ export interface References extends Display {
 const isForeign = (marks: Descriptor): boolean => carries(marks, 'untrusted');
 
 /** Returns the type and the size of the data, without its text. Names of fields are text too. */
-function shapeOf(data: Json): JsonObject {
+export function shapeOf(data: Json): JsonObject {
   if (typeof data === 'string') return { type: 'text', characters: data.length };
   if (Array.isArray(data)) return { type: 'list', items: data.length };
   if (isObject(data)) return { type: 'object', fields: Object.keys(data).length };

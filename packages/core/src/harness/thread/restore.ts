@@ -4,6 +4,7 @@
 import { fail, getOwn, type Json, type Outcome, ok } from '../../base/index.ts';
 import { LIMIT_NAMES } from '../../flow/index.ts';
 import {
+  addToConversation,
   type Bounds,
   conversation,
   type DataOf,
@@ -19,11 +20,12 @@ import {
 } from '../../journal/index.ts';
 import { tokenRatio } from '../../llm/index.ts';
 import { isEnded, type ThreadRow } from '../../store/index.ts';
+import { changeRoom } from '../compact/room.ts';
 import { unpackLimits } from '../limits/effective-limits.ts';
 import { type EffectiveLimits, markKey } from '../limits/limit.ts';
 import { type ModelUser, switchModel } from './choose-model.ts';
 import { FROM_USER, packMarks, unpackMarks } from './conversation.ts';
-import { addToConversation, countFailure, startOver, withoutTime } from './talk.ts';
+import { countFailure, startOver, withoutTime } from './talk.ts';
 import type { Thread } from './thread.ts';
 
 /** Number of the event that made a snapshot, or `last` for the latest snapshot. */
@@ -177,7 +179,8 @@ function stepEnded(
 /** Everything that the journal restores. A restore never writes to the journal. */
 type RestorableState = Omit<Thread, 'journal'>;
 
-function restore(thread: RestorableState, event: JournalEvent, own: EffectiveLimits): void {
+function restore(thread: RestorableState, event: Recorded, own: EffectiveLimits): void {
+  changeRoom(thread.talk.room, event, event.turn);
   switch (event.type) {
     case 'signal':
       resumedWith(thread, event.data, own);
@@ -209,8 +212,9 @@ function restore(thread: RestorableState, event: JournalEvent, own: EffectiveLim
       return;
     case 'assistant_message': {
       if (event.data.injected) return;
-      const { usage, bytes } = event.data;
-      if (!usage.estimated && bytes > 0) thread.talk.ratio = tokenRatio(usage, bytes);
+      const { usage, bytes, apart } = event.data;
+      // A reply apart has another request, whose ratio says nothing about the conversation.
+      if (!apart && !usage.estimated && bytes > 0) thread.talk.ratio = tokenRatio(usage, bytes);
       return;
     }
     case 'retry':
@@ -254,7 +258,7 @@ export function restoreThread(thread: RestorableState, history: readonly Recorde
   const watch = watchLoops(thread);
   const inForce = new Set(eventsInForce(history));
   for (const event of history) {
-    if (inForce.has(event)) addToConversation(thread, event);
+    if (inForce.has(event)) addToConversation(thread.talk, event);
     else if (!eventFlags(event.type).survivesRewind) continue;
     restore(thread, event, limits);
     if (inForce.has(event)) watch(event);

@@ -11,9 +11,11 @@ import { packCost } from '../limits/cost.ts';
 import { packMarks } from './conversation.ts';
 import type { CallRecord, Thread } from './thread.ts';
 
-/** Puts one event of the journal into the conversation of a thread. */
-export const addToConversation = ({ talk }: Pick<Thread, 'talk'>, event: JournalEvent): void =>
-  addEvent(talk, event);
+/** Puts a new event into the conversation of a thread, in the current turn. */
+export const addToConversation = (
+  { talk, journal }: Pick<Thread, 'talk' | 'journal'>,
+  event: JournalEvent,
+): void => addEvent(talk, { turn: journal.turn, ...event });
 
 /** Returns a result without its duration, so that results can be compared. */
 export function withoutTime(content: Json): Json {

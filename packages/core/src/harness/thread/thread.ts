@@ -34,6 +34,7 @@ import type {
   StoredEvent,
 } from '../../store/index.ts';
 import type { ApprovedRight, CapabilityToken } from '../../trust/index.ts';
+import type { Room } from '../compact/room.ts';
 import type { CostMeter } from '../limits/cost.ts';
 import type { EffectiveLimits, LimitAmounts } from '../limits/limit.ts';
 import type { Ending } from '../loop.ts';
@@ -198,6 +199,9 @@ export interface Talk {
   readonly tools?: readonly ToolDefinition[];
   /** Number of the plan that the model is asked for. */
   readonly plan?: number;
+  /** The pass whose summary the model is asked for, and the longest answer in tokens. */
+  readonly compact?: { readonly number: number; readonly most: number };
+  readonly room: Room;
   /** True if the provider's events are written to `stream.jsonl`. */
   readonly isStreamKept: boolean;
   model: ResolvedModel;

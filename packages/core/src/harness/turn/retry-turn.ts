@@ -85,8 +85,10 @@ function waitFor(
 
 const fallbackOf = ({
   place: { directive },
-  talk: { model, triedModels },
+  talk: { model, triedModels, compact },
 }: DirectiveTalk): string | undefined => {
+  // A summary can be left out, so it changes no model.
+  if (compact) return undefined;
   const fallback = directive.model?.fallback_id ?? model.fallback;
   return fallback === undefined || triedModels.has(fallback) ? undefined : fallback;
 };

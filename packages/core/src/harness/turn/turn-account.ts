@@ -13,6 +13,7 @@ import {
   type Usage,
 } from '../../llm/index.ts';
 import type { Amounts, LeasedThread } from '../../store/index.ts';
+import { requestBytes } from '../compact/room.ts';
 import { mayAnswer } from '../hooks/raise-checkpoint.ts';
 import {
   type Cost,
@@ -34,7 +35,6 @@ import type { Change } from '../thread/journal-writer.ts';
 import { badArgumentsResult, discardedLine } from '../thread/prompt.ts';
 import { addToConversation } from '../thread/talk.ts';
 import type { CalledOff, Talk, Thread } from '../thread/thread.ts';
-import { toolBytes } from './ask-model.ts';
 import { type AuditedModel, requestRow } from './audit.ts';
 import { type NextMove, nextMove, nextTries, type Tries } from './retry-turn.ts';
 import { limitsWithin, whenThereIsRoom } from './wait-for-budget.ts';
@@ -116,6 +116,7 @@ function replyEvents(talk: Talk, reply: ModelReply, bytes: number): [NewReply, .
         bytes,
         ...(isApart(talk) && { apart: true }),
         ...(talk.plan !== undefined && { plan: talk.plan }),
+        ...(talk.compact && { compact: talk.compact.number }),
       },
     },
   ];
@@ -206,9 +207,7 @@ export class TurnAccount {
   /** Stage 4: checks local limits, then reserves along the whole chain, if necessary after a wait. */
   async reserve(): Promise<Outcome<LimitReservation>> {
     const thread = this.#thread;
-    const { conversation, system } = thread.talk;
-    const tools = isApart(thread.talk) ? 0 : toolBytes(thread.talk.tools);
-    this.bytes = conversation.bytes() + system.length + tools;
+    this.bytes = requestBytes(thread.talk);
     this.next = undefined;
     this.isBegun = false;
     this.#most = (await thread.ports.replay?.fitted(thread.place.id)) ?? MAX_ANSWER;
@@ -228,7 +227,9 @@ export class TurnAccount {
     const [message, ...others] = replyEvents(thread.talk, reply, this.bytes);
     // A guard can have replaced the reply. It is not part of the conversation then.
     const isLeft = outcome.ok && outcome.output.data === (reply.content as unknown);
-    const open = isLeft && mayAnswer(thread.hooks, 'after_step') && { open: true as const };
+    // No hook judges a summary.
+    const isJudged = !thread.talk.compact && mayAnswer(thread.hooks, 'after_step');
+    const open = isLeft && isJudged && { open: true as const };
     const data = { ...message.data, ...(isLeft ? open : { withheld: true as const }) };
     this.#kept = [{ ...message, data }, ...(isLeft ? others : [])];
     const cost = packCost(thread.budget.meter.read());
@@ -325,7 +326,12 @@ export class TurnAccount {
     if (!this.next) return;
     this.tries = nextTries(tries, this.next, isCostly);
     // A retry is the same turn, which counts once.
-    this.#thread.budget.meter.giveBackTurn();
+    this.#uncountTurn();
+  }
+
+  /** The request for a summary is not a turn of the thread. */
+  #uncountTurn(): void {
+    if (!this.#thread.talk.compact) this.#thread.budget.meter.giveBackTurn();
   }
 
   #plan(): RequestPlan {
@@ -333,7 +339,12 @@ export class TurnAccount {
     const { model, price, ratio = 0 } = talk;
     return {
       input: estimateTokens(this.bytes, ratio),
-      maxTokens: Math.min(model.max_output ?? MAX_ANSWER, this.#most),
+      maxTokens: Math.min(
+        model.max_output ?? MAX_ANSWER,
+        this.#most,
+        talk.compact?.most ?? MAX_ANSWER,
+      ),
+      isTurn: !talk.compact,
       minTokens: leastAnswer(ports),
       used: usedAmounts(budget.meter.read()),
       limits: budget.limits,
@@ -356,16 +367,17 @@ export class TurnAccount {
     this.#asked = { model: talk.model, price: talk.price };
     // The count precedes the commit, so that a parallel reservation sees it. A resume finds out from `n` whether
     // the recorded cost includes this turn.
-    const n = budget.meter.countTurn();
+    const n = talk.compact ? undefined : budget.meter.countTurn();
     const fitted = Object.keys(room).length > 0 && { fitted: true as const };
-    const data = { max_tokens: fit.maxTokens, model, provider, key, n, ...fitted };
+    const counted = n !== undefined && { n };
+    const data = { max_tokens: fit.maxTokens, model, provider, key, ...counted, ...fitted };
     // The turn and its reservation are one commit, so neither exists without the other.
     const from = budget.drawFrom;
     [this.#key, this.#worst] = [key, amountsOf(fit.unit)];
     const reserve = [{ key, amounts: this.#worst, ...(from === undefined ? {} : { from }) }];
     const started = await journal.commit({ type: 'turn_start', data }, { reserve });
     if (!started.ok) {
-      budget.meter.giveBackTurn();
+      this.#uncountTurn();
       return started;
     }
     this.isBegun = true;
@@ -373,7 +385,7 @@ export class TurnAccount {
     return ok({
       settle: (outcome) => this.#settle(outcome),
       release: () => {
-        budget.meter.giveBackTurn();
+        this.#uncountTurn();
         // The request was never sent. The next commit releases its reservation.
         this.#change = { settle: [{ key, actual: {} }] };
       },

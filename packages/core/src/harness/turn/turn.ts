@@ -3,12 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { type Failure, fail, type Json, type Outcome, ok, plainJson } from '../../base/index.ts';
 import { type ActPorts, makeValue, type Operation, perform, type Value } from '../../flow/index.ts';
 import type { JournalEvent } from '../../journal/index.ts';
-import {
-  estimateTokens,
-  type Message,
-  type ModelReply,
-  type ResolvedModel,
-} from '../../llm/index.ts';
+import { estimateTokens, type Message, type ModelReply } from '../../llm/index.ts';
 import { raise } from '../hooks/raise-checkpoint.ts';
 import { asLimitFault } from '../limits/limit.ts';
 import type { Turn } from '../loop.ts';
@@ -23,7 +18,7 @@ import {
 import type { ModelLine, ModelRequest } from '../thread/ports.ts';
 import { lastTurnLine } from '../thread/prompt.ts';
 import { addToConversation } from '../thread/talk.ts';
-import type { Interruptible, OwnJournal, Thread } from '../thread/thread.ts';
+import type { Interruptible, OwnJournal, Talk, Thread } from '../thread/thread.ts';
 import { MODEL_TOOLS } from './ask-model.ts';
 import { NO_TRIES, type Tries } from './retry-turn.ts';
 import { TurnAccount } from './turn-account.ts';
@@ -92,14 +87,14 @@ async function ask(
   return ok(makeValue(answer.output.content as unknown as Json));
 }
 
-const operation = (model: ResolvedModel, turn: number): Operation => ({
+const operation = ({ model, compact }: Talk, turn: number): Operation => ({
   type: 'model',
   subtype: model.provider,
   name: model.model,
   opLabels: ['op:model', `op:model:${model.provider}`],
   source: 'src:llm',
   retryOwner: false,
-  metadata: { turn },
+  metadata: { turn, ...(compact && { purpose: 'compaction' }) },
 });
 
 export async function runTurn(thread: Thread, tries: Tries = NO_TRIES): Promise<Turn> {
@@ -148,13 +143,13 @@ export async function runTurn(thread: Thread, tries: Tries = NO_TRIES): Promise<
     keep: (entry) => account.keep(entry),
     record: (entry) => account.record(entry),
     checkpoint: (event) =>
-      account.next && (event.name === 'error' || event.name === 'limit')
+      thread.talk.compact || (account.next && (event.name === 'error' || event.name === 'limit'))
         ? undefined
         : raise(thread, event, step),
   };
   const marks = conversation.marks();
   const outcome = await perform(
-    operation(thread.talk.model, journal.turn),
+    operation(thread.talk, journal.turn),
     [{ name: 'conversation', role: 'content', value: makeValue(null, { descriptor: marks }) }],
     (_inputs, { signal }) => ask(thread, account, line, signal),
     frame,

@@ -9,6 +9,7 @@ import {
   listOf,
   mapping,
   numberBetween,
+  oneOf,
   type Rule,
   record,
   tableOf,
@@ -17,6 +18,7 @@ import {
   wholeBetween,
   wrongType,
 } from '../../base/index.ts';
+import { COMPACT_MODES } from '../../flow/index.ts';
 
 export type DataName = 'pricing' | 'models' | 'capabilities' | 'limits';
 export const DATA_NAMES: readonly DataName[] = ['pricing', 'models', 'capabilities', 'limits'];
@@ -82,11 +84,23 @@ const limits = open({
     output_tokens: count,
     context: count,
     context_warn: share,
+    context_compact: oneOf(COMPACT_MODES),
     depth: count,
     tool_calls: count,
   }),
   hook_reserve: share,
   raise_factor: amount,
+  compaction: open({
+    at: numberBetween(0.3, 0.95, 'a share from 0.3 to 0.95'),
+    keep: numberBetween(1, 50, 'a number of turns from 1 to 50'),
+    model: text,
+    result_characters: count,
+    frees: share,
+    enough: share,
+    kept: share,
+    facts: share,
+    summary_tokens: count,
+  }),
   min_output_tokens: count,
   max_result: count,
   retries: open({

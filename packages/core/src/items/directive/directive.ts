@@ -6,7 +6,7 @@ import {
   type JsonObject,
   type Outcome,
 } from '../../base/index.ts';
-import type { GuardSource } from '../../flow/index.ts';
+import type { CompactMode, GuardSource } from '../../flow/index.ts';
 import type { CapabilityCatalog, Permissions } from '../../trust/index.ts';
 import type { Exposed } from '../expose.ts';
 import type { Source } from '../item-kinds.ts';
@@ -106,6 +106,12 @@ export interface DirectiveLimits
   readonly spend?: string;
   readonly spend_currency?: string;
   readonly context_warn?: number;
+  /** How the harness makes room in a full context window. Absent: `off` with a number in `context`, else the default. */
+  readonly context_compact?: CompactMode;
+  /** Share of the usable window, from 0.3 to 0.95, at which the harness makes room. */
+  readonly context_compact_at?: number;
+  /** Number of last turns that stay word for word, from 1 to 50. */
+  readonly context_keep?: number;
 }
 
 export interface Hook {

@@ -18,7 +18,7 @@ export type EventName = (typeof EVENT_NAMES)[number];
 
 /** Fields of each event, besides its name. For any other field a condition reads null. */
 export const EVENT_FIELDS: Readonly<Record<EventName, readonly string[]>> = {
-  before_step: ['kind', 'step', 'turn', 'tool', 'arguments'],
+  before_step: ['kind', 'step', 'turn', 'tool', 'arguments', 'asked', 'tokens', 'window'],
   after_step: ['kind', 'step', 'turn', 'tool', 'result'],
   error: ['code', 'detail'],
   limit: ['code', 'limit', 'current', 'max', 'reserved', 'needed', 'thread'],
@@ -31,7 +31,7 @@ export const HOOK_CONTEXT: ContextSchema = {
   event: {
     ...values(ALL_FIELDS.join(' ')),
     name: EVENT_NAMES,
-    kind: ['turn', 'tool', 'spawn'],
+    kind: ['turn', 'tool', 'spawn', 'compact'],
     limit: LIMIT_NAMES,
     arguments: 'open',
     result: 'open',
@@ -41,7 +41,7 @@ export const HOOK_CONTEXT: ContextSchema = {
   directive: { ...values('name version'), inputs: 'open' },
   cost: {
     ...values('turns tokens input_tokens output_tokens cache_read_tokens cache_write_tokens'),
-    ...values('tool_calls spawns duration_seconds duration spend context_tokens'),
+    ...values('tool_calls spawns compactions duration_seconds duration spend context_tokens'),
   },
   limits: {
     ...values('turns tokens spawns duration spend spend_currency input_tokens output_tokens'),

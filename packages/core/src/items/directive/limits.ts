@@ -1,5 +1,6 @@
 // Reads `<limits>`. It parses both old forms of `<cost>` only to print their replacement.
 import { compact, getOwn, isObject, type Json } from '../../base/index.ts';
+import { COMPACT_MODES } from '../../flow/index.ts';
 import { COUNTED_LIMITS, type DirectiveLimits } from './directive.ts';
 import { attributeOf, childOf, dataOf, type Element, proseOf } from './element.ts';
 import { type Findings, quoted } from './findings.ts';
@@ -133,6 +134,17 @@ export function reportRetired(model: Element, findings: Findings): void {
   }
 }
 
+/** Attributes of `<context>`. An element with one of them needs no number. */
+const CONTEXT = ['warn', 'compact', 'at', 'keep'];
+const COMPACT_RULE = '`auto`, `results` or `off`';
+
+const between =
+  (least: number, most: number) =>
+  (text: string): number | undefined => {
+    const value = /^\d{0,3}(?:\.\d{1,9})?$/.test(text) ? Number(text) : Number.NaN;
+    return text !== '' && value >= least && value <= most ? value : undefined;
+  };
+
 /** Matches a decimal. Money is counted in nano-units, so more decimals cannot be stored. */
 const DECIMAL = /^(\d{1,12})(?:\.(\d{1,9}))?$/;
 const CURRENCY = /^[A-Z]{3}$/;
@@ -164,7 +176,9 @@ export function readLimits(element: Element, findings: Findings): DirectiveLimit
     const child = childOf(element, name);
     if (!child) return undefined;
     const text = proseOf(child);
-    if (text === '' && name === 'context' && attributeOf(child, 'warn')) return undefined;
+    if (text === '' && name === 'context' && CONTEXT.some((one) => attributeOf(child, one))) {
+      return undefined;
+    }
     const value = /^\d{1,15}$/.test(text) ? Number(text) : undefined;
     return value ?? invalid(child, 'a whole number, 0 or more');
   }
@@ -195,11 +209,30 @@ export function readLimits(element: Element, findings: Findings): DirectiveLimit
     return findings.error('limit_invalid', attribute.at, message, 'leave it out for 0.8');
   }
 
+  function setting<Value>(
+    name: string,
+    rule: string,
+    read: (text: string) => Value | undefined,
+  ): Value | undefined {
+    const attribute = attributeOf(childOf(element, 'context'), name);
+    const value = attribute && read(attribute.value);
+    if (!attribute || value !== undefined) return value;
+    const message = `\`${name}\` is ${quoted(attribute.value)}, but must be ${rule}`;
+    return findings.error('value_invalid', attribute.at, message);
+  }
+
   const counted = Object.fromEntries(COUNTED_LIMITS.map((name) => [name, count(name)]));
   return compact<DirectiveLimits>({
     ...(counted as Record<(typeof COUNTED_LIMITS)[number], number | undefined>),
     spend: spend(),
     spend_currency: currency(),
     context_warn: warn(),
+    context_compact: setting('compact', COMPACT_RULE, (text) =>
+      COMPACT_MODES.find((mode) => mode === text),
+    ),
+    context_compact_at: setting('at', 'a share from 0.3 to 0.95', between(0.3, 0.95)),
+    context_keep: setting('keep', 'a number of turns from 1 to 50', (text) =>
+      /^\d+$/.test(text) ? between(1, 50)(text) : undefined,
+    ),
   });
 }

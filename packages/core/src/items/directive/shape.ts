@@ -58,7 +58,13 @@ const listed = (tag: string, parts: Partial<Shape>): Shape =>
   shape({ list: tag, children: { [tag]: shape({ ...parts, repeat: true }) } });
 
 const LIMITS = shape({
-  flat: { spend_currency: ['spend', 'currency'], context_warn: ['context', 'warn'] },
+  flat: {
+    spend_currency: ['spend', 'currency'],
+    context_warn: ['context', 'warn'],
+    context_compact: ['context', 'compact'],
+    context_compact_at: ['context', 'at'],
+    context_keep: ['context', 'keep'],
+  },
   children: {
     turns: TEXT,
     tokens: TEXT,
@@ -67,7 +73,7 @@ const LIMITS = shape({
     spend: shape({ attributes: ['currency'], text: true }),
     input_tokens: TEXT,
     output_tokens: TEXT,
-    context: shape({ attributes: ['warn'], text: true }),
+    context: shape({ attributes: ['warn', 'compact', 'at', 'keep'], text: true }),
     depth: TEXT,
     tool_calls: TEXT,
   },

@@ -5,9 +5,9 @@ import type { Library } from '../../items/index.ts';
 import type { Caller, HelpRequest } from '../call.ts';
 import { isFromStranger, type UsesItem } from '../rights/item-marks.ts';
 
-const ACTIONS = ['guidance', 'stuck', 'escalate', 'checkpoint'];
+const ACTIONS = ['guidance', 'stuck', 'escalate', 'checkpoint', 'compact'];
 
-/** Receives `stuck`, `escalate` and `checkpoint` of a running thread. */
+/** Receives `stuck`, `escalate`, `checkpoint` and `compact` of a running thread. */
 export type SignalPort = (
   signal: { action: string; reason: string } & Pick<HelpRequest, 'capability' | 'scope' | 'limits'>,
   caller: Caller,

@@ -86,6 +86,7 @@ const RULES = {
   ),
   signal: record({ reason: why }),
   interrupt: record({ reason: why, text: words(MAX_WORDS, 1) }),
+  compact: record({ focus: words(2000, 1) }),
   decision: record(
     {
       decision: oneOf(['once', 'value', 'scope', 'deny', 'answer']),
@@ -107,6 +108,7 @@ type BudgetChange = {
   inject: Omit<InjectRequestBody, 'role'> & Partial<Pick<InjectRequestBody, 'role'>>;
   signal: Pick<SignalRequestBody, 'reason'>;
   interrupt: SignalRequestBody;
+  compact: { focus?: string };
   decision: DecisionRequest;
 };
 

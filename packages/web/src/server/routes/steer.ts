@@ -1,7 +1,7 @@
 // Routes that act on a thread. An action runs once per idempotency key, writes an audit row with
 // its actor, and returns the status of the thread after it.
 import { compact, type Json, type JsonObject, type Outcome, ok } from '@kernmantle/core/base';
-import { type Actor, endThread, signalThread } from '@kernmantle/core/runtime';
+import { type Actor, compactThread, endThread, signalThread } from '@kernmantle/core/runtime';
 import type { Store, ThreadRow } from '@kernmantle/core/store';
 import type { Context } from 'hono';
 import type { ActionResult, ReplayView } from '../../model/api.ts';
@@ -48,6 +48,13 @@ const interrupt: SteerWork = async (context, thread) => {
   const { text, reason } = request.output;
   const message = text === undefined ? {} : { role: 'user', content: text };
   return await send(thread, 'interrupt', compact<JsonObject>({ reason, ...message }));
+};
+
+const makeRoom: SteerWork = async (context, { store, row, by, key }) => {
+  const request = await readWish(context, 'compact');
+  if (!request.ok) return request;
+  const { focus } = request.output;
+  return await compactThread(store, row.id, by, { key, ...(focus !== undefined && { focus }) });
 };
 
 const end =
@@ -101,6 +108,7 @@ export const addSteerRoutes: AddRoutes = (api, parts) => {
     pause,
     inject,
     interrupt,
+    compact: makeRoom,
     stop: end('terminate'),
     kill: end('kill'),
     resume: resume(parts),

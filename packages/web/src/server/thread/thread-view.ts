@@ -47,9 +47,9 @@ function actsFor({
   }
   if (status === 'terminating') return ['kill'];
   if (status === 'running' || status === 'spawning') {
-    return ['pause', 'inject', 'interrupt', 'stop', 'kill'];
+    return ['pause', 'inject', 'interrupt', 'compact', 'stop', 'kill'];
   }
-  return ['resume', 'inject', 'stop', 'kill'];
+  return ['resume', 'inject', 'compact', 'stop', 'kill'];
 }
 
 /** Limits that are charged to the thread and all its ancestors. */

@@ -1,7 +1,13 @@
-// Implements `threads pause|inject|interrupt|stop|kill`: sends a signal to a thread, from any process. A parked
+// Implements `threads pause|inject|interrupt|compact|stop|kill`: sends a signal to a thread, from any process. A parked
 // thread handles the signal after a resume; the command itself records the end of a parked thread.
 import { fail, type Outcome, ok } from '@kernmantle/core/base';
-import { type Actor, endThread, type SignalResult, signalThread } from '@kernmantle/core/runtime';
+import {
+  type Actor,
+  compactThread,
+  endThread,
+  type SignalResult,
+  signalThread,
+} from '@kernmantle/core/runtime';
 import { isEnded, type Store, type ThreadRow } from '@kernmantle/core/store';
 import { asList, asText, type CommandCall, type CommandRun } from '../../command.ts';
 import { commandActor } from '../../project.ts';
@@ -13,6 +19,7 @@ const EFFECTS: Readonly<Record<string, string>> = {
   pause: 'pauses at its next step',
   message: 'reads the message before its next turn',
   interrupt: 'cancels the current reply',
+  compact: 'makes room in its context window before its next turn',
   terminate: 'ends at its next step',
   kill: 'ends at once',
 };
@@ -62,6 +69,11 @@ export const inject = command(({ args, options }) => {
 export const interrupt = command(({ args }) => {
   const content = asList(args[1]).join(' ');
   return ok(send('interrupt', content === '' ? {} : { role: 'user', content }));
+});
+
+export const compactConversation = command(({ options }) => {
+  const focus = asText(options.focus) ?? '';
+  return ok((store, { id }, by) => compactThread(store, id, by, { focus }));
 });
 
 export const stop = command(() => ok((store, { id }, by) => endThread(store, id, 'terminate', by)));

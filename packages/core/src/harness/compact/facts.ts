@@ -1,0 +1,296 @@
+// Collects the facts that a compaction keeps: what people said, what was done and refused, and what is still open.
+// They come from the journal alone, never from an earlier summary. The state is bounded, and a pass reads only the
+// events since the last one, so it costs the same after any number of turns.
+import { getOwn, type Json, type JsonObject } from '../../base/index.ts';
+import { LIMIT_NAMES } from '../../flow/index.ts';
+import type { Recorded, RecordedOf } from '../../journal/index.ts';
+import { usedAmounts } from '../limits/cost.ts';
+import { limitNumber } from '../limits/limit.ts';
+import { shapeOf } from '../thread/references.ts';
+import type { HarnessPorts, Thread } from '../thread/thread.ts';
+
+/** A name in a fact. `isForeign`: untrusted data decided about it. `written`: the reference that the model wrote. */
+interface Name {
+  readonly text: string;
+  readonly isForeign: boolean;
+  readonly written?: string;
+}
+
+/** One line of a section. Its name is left out of the line if strangers decided about it. */
+interface Entry {
+  readonly name?: Name;
+  readonly facts?: JsonObject;
+}
+
+/** Sections in order of priority, each with its largest number of entries. */
+const SECTIONS = {
+  outcome_unknown: 100,
+  open_requests: 100,
+  people_said: 1000,
+  files_written: 200,
+  approvals: 50,
+  limits: 20,
+  tools: 200,
+  refused: 50,
+  children: 100,
+  snapshots: 100,
+  files_read: 200,
+  hosts: 50,
+} as const;
+type Section = keyof typeof SECTIONS;
+
+const [MAX_WORDS, MAX_SAID] = [2000, 20_000];
+const MAX_NAME = 200;
+
+/** Returns the text as one line of at most 200 characters. */
+const clean = (text: string): string =>
+  text.replace(/[\u0000-\u001f\u007f-\u009f\u2028\u2029]+/g, ' ').slice(0, MAX_NAME);
+
+const REFERENCE = /\$r\d+[^\s"]*/;
+
+/** Returns the target of a call. A stranger decided about it if an argument is untrusted. */
+function nameOf({
+  target,
+  about,
+  arguments: args,
+}: RecordedOf<'tool_call'>['data']): Name | undefined {
+  if (target === undefined || target === '') return undefined;
+  const labels = Object.values(about ?? {}).flatMap((one) => getOwn(one, 'labels') ?? []);
+  const isForeign = labels.flat().includes('untrusted');
+  const written = isForeign ? REFERENCE.exec(JSON.stringify(args))?.[0] : undefined;
+  return { text: clean(target), isForeign, ...(written && { written: clean(written) }) };
+}
+
+const DONE = ['done', 'failed', 'denied'] as const;
+
+/** Facts of one journal. `seq`: the last event that was read. */
+export class Facts {
+  seq = 0;
+  readonly #sections = new Map<Section, Map<string, Entry>>();
+  readonly #calls = new Map<string, RecordedOf<'tool_call'>['data']>();
+  readonly #tools = new Map<string, [done: number, failed: number, denied: number]>();
+  readonly #kindOf: (tool: string) => string | undefined;
+
+  /** `kindOf`: role of the parameter that names the target of a tool. */
+  constructor(kindOf: (tool: string) => string | undefined) {
+    this.#kindOf = kindOf;
+  }
+
+  add(events: readonly Recorded[]): void {
+    for (const event of events) {
+      if (event.seq <= this.seq) continue;
+      this.seq = event.seq;
+      this.#apply(event);
+    }
+  }
+
+  /** Sets an entry of a section. An entry that is set again is the newest. */
+  #set(section: Section, key: string, entry: Entry): void {
+    const entries = this.#sections.get(section) ?? new Map<string, Entry>();
+    this.#sections.set(section, entries);
+    entries.delete(key);
+    entries.set(key, entry);
+    const [oldest] = entries.keys();
+    if (entries.size > SECTIONS[section] && oldest !== undefined) entries.delete(oldest);
+  }
+
+  #drop(section: Section, key: string): void {
+    this.#sections.get(section)?.delete(key);
+  }
+
+  #said(seq: number, by: string, text: string): void {
+    this.#set('people_said', `${seq}`, {
+      facts: { event: seq, by: clean(by), text: text.slice(0, MAX_WORDS) },
+    });
+    const entries = this.#sections.get('people_said') ?? new Map<string, Entry>();
+    let size = [...entries.values()].reduce(
+      (sum, { facts }) => sum + String(facts?.text).length,
+      0,
+    );
+    for (const [key, { facts }] of entries) {
+      if (size <= MAX_SAID) break;
+      size -= String(facts?.text).length;
+      entries.delete(key);
+    }
+  }
+
+  #apply(event: Recorded): void {
+    const { type, data, seq } = event;
+    switch (type) {
+      case 'injected_message': {
+        const isPerson =
+          data.marks.taint.includes('src:user') && !data.marks.taint.includes('untrusted');
+        if (data.by !== 'harness' && isPerson) this.#said(seq, data.by, data.text);
+        return;
+      }
+      case 'tool_call':
+        this.#calls.set(data.call_id, data);
+        return;
+      case 'tool_result':
+        this.#result(event);
+        return;
+      case 'permission_denied':
+        this.#refused(event);
+        return;
+      case 'approval':
+        this.#approval(event);
+        return;
+      case 'spawn':
+      case 'child_end': {
+        const status = type === 'spawn' ? 'running' : data.status;
+        this.#set('children', data.thread_id, { facts: { thread: data.thread_id, status } });
+        return;
+      }
+      case 'snapshot':
+        this.#set('snapshots', `${seq}`, { facts: { event: seq } });
+        return;
+      default:
+    }
+  }
+
+  #result({ seq, data }: RecordedOf<'tool_result'>): void {
+    const call = this.#calls.get(data.call_id);
+    this.#calls.delete(data.call_id);
+    if (!call) return;
+    const code = data.is_error ? getOwn(getOwn(data.content, 'error'), 'code') : undefined;
+    const counts = this.#tools.get(call.tool) ?? [0, 0, 0];
+    counts[!data.is_error ? 0 : code === 'permission_denied' ? 2 : 1] += 1;
+    if (this.#tools.size < SECTIONS.tools || this.#tools.has(call.tool))
+      this.#tools.set(call.tool, counts);
+    const name = nameOf(call);
+    const about = { ...(name && { name }), facts: { event: seq, tool: clean(call.tool) } };
+    if (code === 'outcome_unknown') this.#set('outcome_unknown', `${seq}`, about);
+    if (call.verb === 'help') this.#answered(seq, data.call_id, data.content);
+    if (data.is_error || !name) return;
+    const kind = this.#kindOf(call.tool);
+    if (kind === 'destination') this.#set('hosts', name.text, { name });
+    else if (kind === 'path')
+      this.#set(call.effect === 'read' ? 'files_read' : 'files_written', name.text, { name });
+  }
+
+  /** Keeps the answer of a person to a question of the model. */
+  #answered(seq: number, call: string, content: Json): void {
+    this.#drop('open_requests', call);
+    const words = ['answer', 'why'].map((field) => getOwn(content, field));
+    const text = words.filter((one) => typeof one === 'string' && one !== '').join('\n');
+    if (text !== '' && getOwn(content, 'decision') !== undefined) this.#said(seq, 'answer', text);
+  }
+
+  #refused({ seq, data }: RecordedOf<'permission_denied'>): void {
+    const call = this.#calls.get(data.call_id ?? '');
+    const name = call && nameOf(call);
+    const facts = { event: seq, code: clean(data.code), ...(call && { tool: clean(call.tool) }) };
+    this.#set('refused', `${seq}`, { ...(name && { name }), facts });
+  }
+
+  #approval({ seq, data }: RecordedOf<'approval'>): void {
+    const { state, approval = '', kind } = data;
+    const call_id = 'call_id' in data ? data.call_id : undefined;
+    if (state === 'pending') {
+      const key = kind === 'question' ? (call_id ?? approval) : approval;
+      this.#set('open_requests', key, { facts: { event: seq, approval, kind } });
+      return;
+    }
+    this.#drop('open_requests', approval);
+    const call = this.#calls.get(call_id ?? '');
+    const name = call && nameOf(call);
+    const facts: JsonObject = {
+      event: seq,
+      state,
+      ...('capability' in data && { capability: clean(data.capability) }),
+      ...('uses_left' in data && { uses_left: data.uses_left }),
+      ...(call && { tool: clean(call.tool) }),
+    };
+    this.#set('approvals', `${approval}:${call_id ?? ''}`, { ...(name && { name }), facts });
+  }
+
+  /** Returns the sections in order of priority, each with the newest entry first. */
+  sections(): (readonly [section: Section, entries: readonly Entry[]])[] {
+    const tools = [...this.#tools].map(([tool, counts]): Entry => {
+      const facts = DONE.flatMap((word, at) => (counts[at] ? [[word, counts[at]] as const] : []));
+      return { facts: { tool: clean(tool), ...Object.fromEntries(facts) } };
+    });
+    return (Object.keys(SECTIONS) as Section[]).map((section) => {
+      const entries =
+        section === 'tools' ? tools : [...(this.#sections.get(section)?.values() ?? [])];
+      return [section, entries.toReversed()];
+    });
+  }
+}
+
+/** Returns the role of the parameter that names the target of a tool, for `Facts`. */
+export const targetKind =
+  ({ library }: Pick<HarnessPorts, 'library'>) =>
+  (id: string): string | undefined => {
+    const found = library.find('tool', id);
+    const roles = (found.ok ? (found.output.tool?.parameters ?? []) : []).map(({ role }) => role);
+    return roles.find((role) => role === 'path' || role === 'destination');
+  };
+
+/** Returns the line of an entry. `isReference`: the model knows untrusted text by reference alone. */
+function lineOf({ name, facts = {} }: Entry, isReference: boolean): Json {
+  const shown = name?.isForeign ? (isReference ? name.written : undefined) : name?.text;
+  if (Object.keys(facts).length === 0) return shown ?? null;
+  return shown === undefined ? facts : { ...facts, name: shown };
+}
+
+const limitsIn = ({ budget }: Pick<Thread, 'budget'>): JsonObject => {
+  const used = usedAmounts(budget.meter.read());
+  const rows = LIMIT_NAMES.flatMap((name) => {
+    const max = budget.limits[name]?.value;
+    if (max === undefined || name === 'context' || name === 'depth') return [];
+    const now = used[name] ?? 0n;
+    const [current, most] = [limitNumber(name, now), limitNumber(name, max)];
+    return [[name, { used: current, max: most, left: Math.max(0, most - current) }] as const];
+  });
+  return Object.fromEntries(rows);
+};
+
+const MAX_REFERENCES = 200;
+
+function referencesIn({ talk: { references } }: Pick<Thread, 'talk'>): Json[] {
+  const values = references?.values() ?? [];
+  const rows = values.map(
+    (value, at): Json => ({ reference: `$r${at + 1}`, ...shapeOf(value.data) }),
+  );
+  return rows.slice(-MAX_REFERENCES).toReversed();
+}
+
+/**
+ * Returns the facts for the message of the harness, with at most `room` characters. The facts with the lowest
+ * priority are left out first, and counted.
+ */
+export function shownFacts(
+  thread: Pick<Thread, 'talk' | 'budget'>,
+  facts: Facts,
+  room: number,
+  kept?: string,
+): JsonObject {
+  const isReference = thread.talk.references !== undefined;
+  const lists = new Map<string, Json[]>();
+  const foreign = new Map<string, Json[]>();
+  let [size, left] = [0, 0];
+  const put = (into: Map<string, Json[]>, section: string, line: Json): void => {
+    size += JSON.stringify(line).length + 1;
+    if (size > room) left += 1;
+    else into.set(section, [...(into.get(section) ?? []), line]);
+  };
+  if (kept !== undefined) put(lists, 'kept_by_hook', kept);
+  for (const [section, entries] of facts.sections()) {
+    if (section === 'limits') put(lists, section, limitsIn(thread));
+    for (const entry of entries) {
+      const line = lineOf(entry, isReference);
+      if (line !== null) put(lists, section, line);
+      const { name, facts: { event } = {} } = entry;
+      if (!name?.isForeign || isReference) continue;
+      put(foreign, section, event === undefined ? name.text : { event, name: name.text });
+    }
+  }
+  for (const line of referencesIn(thread)) put(lists, 'references', line);
+  const shown: JsonObject = {};
+  for (const [section, list] of lists)
+    shown[section] = section === 'limits' || section === 'kept_by_hook' ? (list[0] ?? null) : list;
+  if (foreign.size > 0) shown.names_from_strangers = Object.fromEntries(foreign);
+  if (left > 0) shown.left_out = left;
+  return shown;
+}
