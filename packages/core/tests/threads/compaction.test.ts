@@ -165,6 +165,7 @@ test('the model gets facts and a summary, and reads a reference', async () => {
 
 test('a cleared result can be read again, in parts, and nothing else can', async () => {
   let turn = 0;
+  let isRead = false;
   const results: string[] = [];
   const made = await stage(
     directive('lead', { permissions: PROBES, limits: LIMITS() }),
@@ -172,13 +173,16 @@ test('a cleared result can be read again, in parts, and nothing else can', async
       if (isSummary(request)) return { text: 'Done: reads' };
       turn += 1;
       const text = JSON.stringify(request.body);
-      if (turn <= 19) return { tool_calls: [call('probe/look', { at: String(turn) })] };
       const found = /event:(\d+)/.exec(text)?.[1];
+      if (found === undefined && !isRead) {
+        return { tool_calls: [call('probe/look', { at: String(turn) })] };
+      }
       const artifact = (item_id: string, parameters: JsonObject = {}) => ({
         name: 'execute',
         arguments: { item_type: 'artifact', item_id, parameters },
       });
-      if (turn === 20) {
+      if (!isRead) {
+        isRead = true;
         return {
           tool_calls: [
             artifact(`event:${found}`, { field: '/text', offset: 5, length: 9 }),
@@ -326,6 +330,7 @@ const fromConversation = (request: ScriptedRequest): ScriptedReply => {
   return last >= 24 ? { text: 'all done' } : read(`notes/${last + 1}.txt`);
 };
 
+const INPUTS = '<input name="tag" type="string" required="false"/>';
 const MOMENTS = [
   'lead turn_start 14',
   'lead assistant_message 14',
@@ -343,16 +348,19 @@ test.skipIf(isLate).each(ofToday(MOMENTS, 3))(
   'killed at `%s` (only with the registry of today), it goes on, and nothing is lost or charged twice',
   async (moment) => {
     const made = await stage(
-      { ...directive('lead', { permissions: READ, limits: LIMITS() }), ...NOTES },
+      { ...directive('lead', { permissions: READ, limits: LIMITS(), inputs: INPUTS }), ...NOTES },
       fromConversation,
     );
     await live(made, moment).over;
     await live(made).over;
-    const [{ id = '', status = '' } = {}] = (await rows(made)).filter((row) => row.parent === undefined);
+    const lead = (await rows(made)).find((row) => row.directive === 'lead');
+    const { id = '', status = '' } = lead ?? {};
     expect(status).toBe('completed');
     const passes = await eventsOf(made, id, 'compaction');
     expect(passes.map(({ data }) => data['number'])).toEqual(passes.map((_, at) => at + 1));
-    const replies = (await eventsOf(made, id, 'assistant_message')).filter(({ data }) => data['compact'] !== undefined);
+    const replies = (await eventsOf(made, id, 'assistant_message')).filter(
+      ({ data }) => data['compact'] !== undefined,
+    );
     // A recorded reply is used, so each pass has at most one.
     expect(new Set(replies.map(({ data }) => data['compact'])).size).toBe(replies.length);
     const calls = await eventsOf(made, id, 'tool_result');
@@ -374,7 +382,10 @@ const SEND: ProgramTool = {
   id: 'team/send',
   description: 'Sends a text',
   effect: 'write',
-  parameters: { to: { type: 'string', required: true, role: 'destination' }, text: { type: 'string', role: 'content' } },
+  parameters: {
+    to: { type: 'string', required: true, role: 'destination' },
+    text: { type: 'string', role: 'content' },
+  },
   run: () => ({ sent: true }),
 } as unknown as ProgramTool;
 
@@ -400,7 +411,12 @@ test('forced passes change no decision about a call', async () => {
       fc.constantFrom<'show' | 'reference'>('show', 'reference'),
       async (steps, untrusted) => {
         const say = (step: (typeof STEPS)[number], at: number) => {
-          const to = { said: 'said.test', looked: 'looked.test', fed: `host${at}.test`, new: 'new.test' };
+          const to = {
+            said: 'said.test',
+            looked: 'looked.test',
+            fed: `host${at}.test`,
+            new: 'new.test',
+          };
           if (step === 'feed') return call('team/feed', { at: String(at) });
           if (step === 'look') return call('probe/look', { at: String(at) });
           return call('team/send', { to: to[step], text: 'hello' });
@@ -419,7 +435,13 @@ test('forced passes change no decision about a call', async () => {
               const step = steps[turn];
               return step ? { tool_calls: [say(step, turn)] } : { text: 'done' };
             },
-            { tools: [...probeTools((_, at) => ({ at, host: 'looked.test', text: BIG })), FEED(BIG), SEND] },
+            {
+              tools: [
+                ...probeTools((_, at) => ({ at, host: 'looked.test', text: BIG })),
+                FEED(BIG),
+                SEND,
+              ],
+            },
           );
           const { thread_id: id } = await run(made, 'lead', { message: 'write to said.test' });
           const passes = await eventsOf(made, id, 'compaction');

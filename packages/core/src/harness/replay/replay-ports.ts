@@ -145,13 +145,17 @@ function countEvents(
         ttlMs,
       ),
     async read(thread, range = {}) {
-      const all = await empty.read(thread);
+      const all = await readStored(empty, thread);
       if (!all.ok) return all;
-      const events = all.output
-        .filter(isRepeated)
-        .map((event, at): StoredEvent => ({ ...event, seq: recordedSeq(thread, at + 1) }));
-      if ('last' in range) return ok(events.slice(-range.last));
-      return ok(events.filter(({ seq }) => seq > (range.after ?? 0)));
+      let [at, own] = [0, 0];
+      // A bookkeeping event has no number in the record. It gets one between those of its neighbours.
+      const numbered = all.output.map((event): StoredEvent => {
+        [at, own] = isRepeated(event) ? [at + 1, 0] : [at, own + 1];
+        return { ...event, seq: recordedSeq(thread, at) + own / 10_000 };
+      });
+      if ('last' in range) return ok(numbered.slice(-range.last));
+      const { after = 0, types } = range;
+      return ok(numbered.filter(({ seq, type }) => seq > after && (types?.includes(type) ?? true)));
     },
   };
   /** `count` returns the number of repeated events of a thread. */
@@ -370,7 +374,7 @@ function storeOf(scene: Scene): Store {
     async read(thread, range) {
       const row = thread === id ? undefined : await real.thread(thread);
       const isHook = row?.ok && row.output.kind === 'hook' && row.output.parent === id;
-      return await (isHook ? real : empty).read(thread, range);
+      return await (isHook ? real : counted).read(thread, range);
     },
     async thread(thread) {
       const own = await empty.thread(thread);
