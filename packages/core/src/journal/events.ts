@@ -88,8 +88,8 @@ export const EVENTS = {
   }),
   assistant_message: entry(message, {
     text(reply) {
-      // A plan has its own event, or an error has the reason why the plan is missing.
-      const isShown = !reply.injected && reply.plan === undefined;
+      // A plan and a summary have their own events, or an error has the reason why the plan is missing.
+      const isShown = !reply.injected && reply.plan === undefined && reply.compact === undefined;
       const text = isShown ? replyText(reply.content) : '';
       return text === '' ? undefined : line('‹', 'plain', text);
     },
@@ -156,6 +156,7 @@ export const EVENTS = {
   compaction: entry(compaction, {
     text: compactionLine,
     isProgress: true,
+    isMessage: true,
     hasRow: true,
     volatile: ['facts', 'before', 'after', 'spend', 'model', 'rejected'],
   }),

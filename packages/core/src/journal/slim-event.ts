@@ -271,12 +271,11 @@ const SLIM: { readonly [type in EventType]: Slim<type> } = {
     is_error: !held,
     ...(reason !== undefined && textParts(reason)),
   }),
-  compaction: ({ tier, by, model, before, after, spend, summary, rejected }) => ({
+  compaction: ({ tier, by, model, upto, spend, summary, rejected }) => ({
     state: tier,
     by: optionalName(by) ?? 'harness',
     model: optionalName(model),
-    current: after,
-    max: before,
+    current: upto,
     spend: amountIn(spend),
     reason: rejected && preview(rejected),
     ...(summary !== undefined && textParts(summary)),

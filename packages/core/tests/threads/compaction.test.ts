@@ -3,7 +3,7 @@ import { endLives, live } from '@kernmantle/test-support/crash-driver';
 import { probeTools } from '@kernmantle/test-support/crash-project';
 import { expectSame } from '@kernmantle/test-support/expect-same';
 import { isLate } from '@kernmantle/test-support/late-store';
-import { ofToday, runs } from '@kernmantle/test-support/soak';
+import { isSoak, ofToday, runs } from '@kernmantle/test-support/soak';
 import {
   answer,
   call,
@@ -402,6 +402,11 @@ async function decisions(made: Stage, id: string): Promise<string> {
   );
 }
 
+const HOSTS = [
+  'new.test',
+  'looked.test',
+  ...Array.from({ length: 24 }, (_, at) => `host${at}.test`),
+];
 const STEPS = ['feed', 'look', 'said', 'looked', 'fed', 'new'] as const;
 
 test('forced passes change no decision about a call', async () => {
@@ -430,7 +435,8 @@ test('forced passes change no decision about a call', async () => {
               untrusted,
             }),
             (request) => {
-              if (isSummary(request)) return { text: 'Done: hello new.test' };
+              // The worst case: a summary that names every host.
+              if (isSummary(request)) return { text: `Send to ${HOSTS.join(', ')}` };
               turn += 1;
               const step = steps[turn];
               return step ? { tool_calls: [say(step, turn)] } : { text: 'done' };
@@ -457,3 +463,31 @@ test('forced passes change no decision about a call', async () => {
   expect(counted).toBeGreaterThan(4);
 });
 let counted = 0;
+
+test.skipIf(!isSoak)('2,000 turns in a small window (only in soak runs)', async () => {
+  const size = 32_000;
+  let [turn, refused] = [0, 0];
+  const made = await stage(
+    directive('lead', { permissions: PROBES, limits: LIMITS('compact="auto"', size) }),
+    (request) => {
+      if (request.bytes / 3 > size) refused += 1;
+      if (isSummary(request)) return { text: 'Done: reads' };
+      turn += 1;
+      return turn > 2000
+        ? { text: 'all done' }
+        : { tool_calls: [call('probe/look', { at: String(turn) })] };
+    },
+    { tools: TOOLS },
+  );
+  const result = await run(made, 'lead');
+  expect(result).toMatchObject({ status: 'completed' });
+  expect(refused).toBe(0);
+  const passes = await eventsOf(made, result.thread_id, 'compaction');
+  const turns = passes.map((event) => event.turn);
+  for (const [at, next] of turns.slice(1).entries())
+    expect(next - turns[at]!).toBeGreaterThanOrEqual(8);
+  for (const { data } of passes) {
+    if (data['tier'] === 'summary')
+      expect(Number(data['after'])).toBeLessThanOrEqual(0.6 * Number(data['before']));
+  }
+});

@@ -850,6 +850,45 @@ test('a person sees what is asked and decides once', async () => {
   ]);
 });
 
+test('a person asks a thread to make room, and a thread that cannot refuses', async () => {
+  const topic = (name: string): ScriptedReply => ({
+    tool_calls: [{ name: 'help', arguments: { topic: name } }],
+  });
+  script = [topic('hooks'), topic('scripts'), { text: 'Done: read both' }, { text: 'done' }];
+  let count = 0;
+  let open = (): void => {};
+  const came = new Promise<void>((resolve) => {
+    onRequest = () => {
+      count += 1;
+      if (count !== 2) return;
+      gate = new Promise((release) => {
+        open = release;
+      });
+      resolve();
+    };
+  });
+  const running = start('run', 'look');
+  await came;
+  const asked = await km('threads', 'compact', 'last', '--focus', 'the names of hooks');
+  expect(asked.err).toContain('makes room in its context window before its next turn');
+  open();
+  await running.done;
+  const shown = (await km('threads', 'show', 'last')).out;
+  expect(shown).toMatch(
+    /made room: turn 1 is a summary now \([\d,]+ → [\d,]+ tokens, [\d.]+ USD\)/,
+  );
+  expect(JSON.stringify(provider.requests[2]?.body)).toContain('the names of hooks');
+  expect(await km('audit', '--surface', 'cli')).toMatchObject({
+    out: expect.stringContaining('compact'),
+  });
+  const ended = await km('threads', 'compact', 'last');
+  expect(ended).toMatchObject({ code: 1, err: expect.stringContaining('km threads resume') });
+  expect(await km('threads', 'compact', 'last', '--focus', 'x'.repeat(2001))).toMatchObject({
+    code: 2,
+    err: expect.stringContaining('at most 2000'),
+  });
+});
+
 test('everything a person does is a row of the audit, with who did it', async () => {
   script = [{ text: 'one' }, { text: 'two' }, { text: 'three' }];
   gate = new Promise(() => {});

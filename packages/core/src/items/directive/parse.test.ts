@@ -461,3 +461,17 @@ test.each([
 ])('success criteria with %s are checked', (_, rest, expected) => {
   expect(codes(xml('', rest))).toEqual(expected);
 });
+
+test.each([
+  ['', 'compact="auto" at="0.5" keep="2"', []],
+  ['120000', 'compact="results"', []],
+  ['', 'compact="maybe"', ['value_invalid']],
+  ['', 'at="2"', ['value_invalid']],
+  ['', 'at="0.2"', ['value_invalid']],
+  ['', 'keep="0"', ['value_invalid']],
+  ['', 'keep="51"', ['value_invalid']],
+  ['', 'keep="1.5"', ['value_invalid']],
+])('the settings of compaction `%s` %s are checked', (size, attributes, expected) => {
+  const text = xml(`<limits><context ${attributes}>${size}</context></limits>`);
+  expect(codes(text)).toEqual(expected);
+});

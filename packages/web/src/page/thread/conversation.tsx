@@ -64,7 +64,14 @@ function useInSight(): [{ current: HTMLDivElement | null }, boolean] {
   return [place, isSeen];
 }
 
-function Message({ id, event }: { id: string; event: SlimEvent }) {
+/** Returns the last turn that the model no longer has in its conversation. */
+const replacedUpTo = (events: readonly SlimEvent[]): number =>
+  events.findLast(({ type, current }) => type === 'compaction' && current !== undefined)?.current ??
+  0;
+
+/** `isReplaced`: a compaction has replaced the message, so the model no longer sees it. */
+function Message(props: { id: string; event: SlimEvent; isReplaced: boolean }) {
+  const { id, event, isReplaced } = props;
   const [place, isSeen] = useInSight();
   const [isAsked, setAsked] = useState(false);
   const size = event.bytes ?? 0;
@@ -80,8 +87,10 @@ function Message({ id, event }: { id: string; event: SlimEvent }) {
       <div class="message-head small flex">
         <b>{author}</b> {event.turn > 0 ? <span class="faint">turn {event.turn}</span> : null}{' '}
         <Time at={event.ts} form="clock" />
+        {isReplaced ? <span class="label">not in the model’s view</span> : null}
         <LabelChips taint={event.labels ?? []} />
       </div>
+      {event.type === 'compaction' ? <p class="dim">{event.text}</p> : null}
       {content ? (
         <PiecesView first={content} load={loadPiece(id, event.seq, 'content')} />
       ) : (
@@ -168,6 +177,7 @@ export function Conversation(props: {
 }) {
   const { id, events, rows, text, follow, onFollow, onSelect } = props;
   const lines = useLines(events, rows);
+  const replaced = useMemo(() => replacedUpTo(events), [events]);
   const [most, setMost] = useState(PAGE);
   const hidden = Math.max(0, lines.length - most);
   const box = useFollowed(follow, onFollow);
@@ -181,7 +191,12 @@ export function Conversation(props: {
         .slice(hidden)
         .map(({ seq, event, row }) =>
           event ? (
-            <Message key={seq} id={id} event={event} />
+            <Message
+              key={seq}
+              id={id}
+              event={event}
+              isReplaced={event.turn > 0 && event.turn <= replaced && event.type !== 'compaction'}
+            />
           ) : row ? (
             <StepLine key={`${row.kind} ${seq}`} row={row} onSelect={onSelect} />
           ) : null,

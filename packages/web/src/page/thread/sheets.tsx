@@ -211,6 +211,10 @@ export function MoreDialog(props: {
           void acting.send('interrupt', {});
           onClose();
         })}
+        {item('compact', 'dash', 'Make room: summarise old turns', () => {
+          void acting.send('compact', {});
+          onClose();
+        })}
         {item('resume', 'play', 'Resume with other limits…', () => onSheet('raise'))}
         {item('replay', 'back', 'Replay…', () => onSheet('replay'))}
         {acting.mayKill ? item('kill', 'no', 'Kill…', () => onSheet('stop')) : null}

@@ -1,6 +1,6 @@
 // Implements `threads pause|inject|interrupt|compact|stop|kill`: sends a signal to a thread, from any process. A parked
 // thread handles the signal after a resume; the command itself records the end of a parked thread.
-import { fail, type Outcome, ok } from '@kernmantle/core/base';
+import { EXIT, fail, type Outcome, ok } from '@kernmantle/core/base';
 import {
   type Actor,
   compactThread,
@@ -41,7 +41,10 @@ function command(tell: (call: CommandCall) => Outcome<Tell>): CommandRun {
     if (!chosen.ok) return chosen;
     return await withThread(call, async (row, { store }) => {
       const done = await chosen.output(store, row, commandActor(call));
-      return call.terminal.finish(done, (now) => call.terminal.note(visible(signalText(now))));
+      const exit = call.terminal.finish(done, (now) =>
+        call.terminal.note(visible(signalText(now))),
+      );
+      return !done.ok && done.error.code === 'invalid_input' ? EXIT.usage : exit;
     });
   };
 }
