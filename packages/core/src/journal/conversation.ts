@@ -241,16 +241,15 @@ export class Conversation {
   /** Returns the messages after the opening, and how many of them a compaction up to this turn would replace. */
   since(upto: number): {
     readonly replaced: readonly Message[];
-    readonly kept: readonly Message[];
+    readonly after: readonly Message[];
   } {
     const [first] = this.#replies;
     const begin = this.#opening?.length ?? first?.at ?? this.#messages.length;
-    const kept = this.#from(upto);
     const end = this.#replies.find(({ turn }) => turn > upto);
     const rest = end && this.#messages[end.at]?.content.slice(0, end.block);
     const replaced = this.#messages.slice(begin, end?.at);
     if (rest && rest.length > 0) replaced.push({ role: 'assistant', content: rest });
-    return { replaced, kept };
+    return { replaced, after: this.#from(upto) };
   }
 
   /** Returns the messages from the first reply after this turn. */
@@ -292,7 +291,7 @@ export class Conversation {
     const [first] = this.#replies;
     const opening = (this.#opening ??= this.#messages.slice(0, first?.at));
     const start = this.#replies.find(({ turn }) => turn > upto);
-    const kept = this.#from(upto);
+    const rest = this.#from(upto);
     const replies = this.#replies.filter(({ turn }) => turn > upto);
     const block = { type: 'text', text } as const;
     const last = opening.at(-1);
@@ -301,7 +300,7 @@ export class Conversation {
         ? [...opening.slice(0, -1), { role: 'user', content: [...last.content, block] }]
         : [...opening, { role: 'user', content: [block] }];
     const { at = 0, block: offset = 0 } = start ?? {};
-    this.#messages = [...before, ...kept];
+    this.#messages = [...before, ...rest];
     this.#replies = replies.map((reply) => ({
       turn: reply.turn,
       at: reply.at - at + before.length,

@@ -16,6 +16,8 @@ interface ModelCost {
   readonly tokens: number;
   /** Money in nano-units of the currency. */
   readonly spend: bigint;
+  /** The part of `spend` for summaries that made room in the context window. */
+  readonly summaries: bigint;
   /** True if an amount is an estimate that no provider has confirmed. */
   readonly estimated: boolean;
   /** Price row of the last request. '': no price row is recorded. */
@@ -33,7 +35,7 @@ export interface CostState {
 }
 
 /** Fields of a reply before those of its usage. */
-const REPLY = ['model', 'spend', 'price_row', 'injected', 'apart'];
+const REPLY = ['model', 'spend', 'price_row', 'injected', 'apart', 'compact'];
 /** Fields of the usage, in the order in which `addRequest` takes their values. */
 const USAGE = [
   'input_tokens',
@@ -61,6 +63,7 @@ export const NO_COST: ModelCost = {
   output: 0,
   tokens: 0,
   spend: 0n,
+  summaries: 0n,
   estimated: false,
   row: '',
 };
@@ -103,11 +106,13 @@ export function addCosts(state: CostState, events: Iterable<EventFields>): CostS
     return sums;
   };
   for (const { type, values } of events) {
-    const [first, spend, row, injected, apart] = values;
+    const [first, spend, row, injected, apart, compact] = values;
     if (type === 'permission_denied') denied += 1;
     if (type === 'turn_start') [lastModel, isAnswered] = [plainText(first), false];
     if (type === 'assistant_message' && injected !== true) {
-      addRequest(sumsOf(plainText(first)), spend, row, values.slice(REPLY.length));
+      const sums = sumsOf(plainText(first));
+      addRequest(sums, spend, row, values.slice(REPLY.length));
+      if (typeof compact === 'number') sums.summaries += moneyIn(spend);
       isAnswered ||= apart !== true;
     }
     // If the turn has a reply, the reply has the charge.

@@ -253,7 +253,7 @@ export const EVENTS = {
         /** The process of the person in `by`. */
         process: text,
         reason: text,
-        /** What a request for compaction asks to keep. */
+        /** A request for compaction can name what the summary must keep. */
         focus: markedText,
         /** True for a request of the model itself. */
         own: yes,

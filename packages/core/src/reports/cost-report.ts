@@ -27,6 +27,8 @@ export interface CostSum {
   readonly input: number;
   readonly cached: number;
   readonly output: number;
+  /** The part of `spend` for summaries of long conversations. Absent: none. */
+  readonly summaries?: string;
   readonly estimated?: true;
 }
 
@@ -149,7 +151,7 @@ async function chargesOf(store: Store, rows: readonly SpentThread[]): Promise<Ou
 
 function sumOf(charges: readonly Charge[]): CostSum {
   const sum = { tokens: 0, denied: 0, at_limit: 0, requests: 0, input: 0, cached: 0, output: 0 };
-  let [spend, estimated] = [0n, false];
+  let [spend, summaries, estimated] = [0n, 0n, false];
   for (const charge of charges) {
     spend += charge.spend;
     sum.tokens += charge.tokens;
@@ -158,10 +160,14 @@ function sumOf(charges: readonly Charge[]): CostSum {
     for (const part of charge.parts.values()) {
       for (const name of ['requests', 'input', 'cached', 'output'] as const)
         sum[name] += part[name];
+      summaries += part.summaries;
       estimated ||= part.estimated;
     }
   }
-  const rest = estimated ? { estimated } : {};
+  const rest = {
+    ...(summaries > 0n && { summaries: formatMoney(summaries) }),
+    ...(estimated && { estimated }),
+  };
   return { threads: charges.length, ...sum, spend: formatMoney(spend), ...rest };
 }
 

@@ -7,24 +7,24 @@ import type { HarnessPorts, Talk, Thread } from '../thread/thread.ts';
 import { toolBytes } from '../turn/ask-model.ts';
 
 /** A request of a person or of the model to make room. `focus`: what the summary must keep. */
-export interface AskedFor {
-  readonly asked: 'person' | 'model';
+export interface Request {
+  readonly from: 'person' | 'model';
   readonly by: string;
   readonly focus?: { readonly text: string; readonly marks: Marks };
 }
 
 /** State of compaction. The journal restores it. */
 export interface Room {
-  /** Number of passes so far. */
+  /** Number of passes in this conversation so far. */
   passes: number;
-  /** Turn of the last pass. */
+  /** The turn in which the last pass was made. */
   lastTurn: number;
   /** Turn before which a hook wants no automatic pass. */
   notBefore: number;
   /** Result of the last pass that replaced turns. */
   last: Pick<Compaction, 'summary' | 'rejected' | 'upto'>;
   /** A request that no pass has answered yet. */
-  request: AskedFor | undefined;
+  request: Request | undefined;
 }
 
 export const createRoom = (): Room => ({
@@ -45,7 +45,7 @@ const [REST_TURNS, DEFERRED_TURNS] = [2, 5];
 export const passName = (number: number): string => `compact ${number}`;
 export const isPassName = (step: string): boolean => /^compact \d+$/.test(step);
 
-/** A hook said not now. */
+/** Applies the answer of a hook that wants no pass now. */
 export function deferPass(room: Room, turn: number): void {
   [room.notBefore, room.request] = [turn + DEFERRED_TURNS, undefined];
 }
@@ -62,8 +62,8 @@ export function changeRoom(room: Room, { type, data }: JournalEvent, turn: numbe
   } else if (type === 'hook') {
     if (isPassName(data.step) && data.decision === 'skip_step') deferPass(room, turn);
   } else if (type === 'signal' && data.kind === 'compact') {
-    const asked = data.own ? 'model' : 'person';
-    room.request = { asked, by: data.by, ...(data.focus && { focus: data.focus }) };
+    const from = data.own ? 'model' : 'person';
+    room.request = { from, by: data.by, ...(data.focus && { focus: data.focus }) };
   } else if (type === 'signal' && data.kind === 'interrupt') {
     if (room.request) room.request = undefined;
   } else if (type === 'retry' && data.try === undefined) room.last = {};
@@ -135,7 +135,7 @@ export const bytesFor = (tokens: number, ratio?: number): number =>
 
 /** A reason for a pass. `isForced`: the next request does not fit, or somebody asked for the pass. */
 export interface RoomNeed {
-  readonly request?: AskedFor;
+  readonly request?: Request;
   readonly isForced: boolean;
 }
 

@@ -10,10 +10,11 @@ function show(report: CostFigures, terminal: Terminal): void {
   const { currency, total, by_directive, by_model, by_day } = report;
   const line = (name: string, { threads, tokens, spend }: CostSum, more = ''): string =>
     `${spend.padStart(14)} ${currency} ${count(tokens).padStart(12)} tokens ${count(threads).padStart(6)} threads  ${visible(name)}${more && terminal.paint('dim', more)}`;
-  const about = ({ denied, at_limit, estimated }: CostSum): string =>
+  const about = ({ denied, at_limit, summaries, estimated }: CostSum): string =>
     [
       denied > 0 ? `, ${count(denied)} denied` : '',
       at_limit > 0 ? `, ${count(at_limit)} ended at a limit` : '',
+      summaries === undefined ? '' : `, ${summaries} ${currency} for summaries`,
       estimated ? ', in part estimated' : '',
     ].join('');
   terminal.out(terminal.paint('bold', 'by directive'));
