@@ -115,6 +115,22 @@ const DATA: { [type in EventType]: fc.Arbitrary<DataOf<type>> } = {
     fc.record({ charged_unread: count, tokens: count }),
   ),
   hook_start: fc.record({ thread_id: text, directive: text, event: text, step: text }),
+  fork: fc.record({
+    from: text,
+    at: count,
+    by: text,
+    model: text,
+    limits: object,
+    ran: fc.constant({
+      items: [],
+      granted: [],
+      policies: [],
+      rules: {},
+      sandbox: '',
+      provider: '',
+      by: { who: '', surface: '', process: '' },
+    }),
+  }),
   criterion: fc.record(
     { round: count, held: fc.boolean(), index: count, reason: text },
     { requiredKeys: ['round', 'held'] },

@@ -5,6 +5,8 @@ import { compact, fail, type Outcome, ok, systemClock, systemRandom } from '../b
 import { createFrame } from '../flow/index.ts';
 import type {
   FollowedRun,
+  Forked,
+  ForkOptions,
   HarnessPorts,
   LiveThreads,
   ModelPort,
@@ -46,6 +48,10 @@ export interface Threads {
   history(id: string): Promise<Outcome<StoredEvent[]>>;
   run(request: RunRequest, signal?: AbortSignal): Promise<Outcome<ThreadResult>>;
   resume(id: string, signal?: AbortSignal, options?: ResumeOptions): Promise<Outcome<ThreadResult>>;
+  /** Forks a thread and runs the fork. It fails before the fork exists, or has the result of the fork. */
+  fork(id: string, options: ForkOptions, signal?: AbortSignal): Promise<Outcome<ThreadResult>>;
+  /** Forks a thread for a worker. Nothing runs here. */
+  enqueueFork(id: string, options: ForkOptions): Promise<Outcome<Forked>>;
   /** Resumes a thread in its own project. Fails if it has ended. */
   resumeAnywhere(id: string, signal?: AbortSignal): Promise<Outcome<ThreadResult>>;
   /** Checks a run as `run` does and queues it for a worker. Nothing runs here. */
@@ -434,8 +440,20 @@ export async function createThreads(world: ThreadServices, view: RunObserver): P
     watch: silentWatch,
     tokens: { ...ports.tokens, verify: createVerify(open, library, {}) },
   };
+  const enqueueFork = async (id: string, options: ForkOptions): Promise<Outcome<Forked>> => {
+    await (await import('./retention.ts')).retain(world);
+    const forked = await harness.forkThread(ports, id, options);
+    if (!world.live.get(id)) watch.done(id);
+    return forked;
+  };
   return {
     store,
+    enqueueFork,
+    fork: (id, options, signal) =>
+      withNotice(async () => {
+        const forked = await enqueueFork(id, options);
+        return forked.ok ? await resumeIn(harness, ports, forked.output.thread, signal) : forked;
+      }),
     async history(id) {
       const events = await watch.history(id);
       // A read of a journal does not cache its restored secrets.

@@ -38,7 +38,8 @@ export function roundsIn(events: readonly Recorded[]): Rounds {
   const writes = new Set<string>();
   let rounds: Rounds = { count: 0, equal: 0 };
   for (const { type, data } of events) {
-    if (type === 'signal' && data.after !== undefined) rounds = { count: 0, equal: 0 };
+    if (type === 'fork' || (type === 'signal' && data.after !== undefined))
+      rounds = { count: 0, equal: 0 };
     if (type === 'tool_call' && data.effect === 'write') writes.add(data.call_id);
     if (type === 'tool_result' && !data.is_error && writes.has(data.call_id)) rounds.equal = 0;
     if (type === 'criterion' && data.reason !== undefined) rounds = nextRound(rounds, data.reason);

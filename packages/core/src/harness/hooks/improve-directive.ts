@@ -154,7 +154,8 @@ async function openProposal(
   let open: Proposal | undefined;
   for (const { type, data } of history) {
     if (type === 'approval' && data.kind === 'call' && data.action === 'anneal') open = data;
-    else if (type === 'thread_end' || (type === 'retry' && data.annealed)) open = undefined;
+    else if (type === 'thread_end' || type === 'fork' || (type === 'retry' && data.annealed))
+      open = undefined;
   }
   if (!open) return undefined;
   if (open.state === 'auto') return { open, state: 'approved' };

@@ -2,7 +2,7 @@
 // rights that the directive declares with the granted ones; a hook can accept less than it declares.
 import { type Failure, fail, messageOf, type Outcome, ok } from '../../base/index.ts';
 import { shownPolicyFile } from '../../flow/index.ts';
-import type { Recorded } from '../../journal/index.ts';
+import { forkOf, type Recorded } from '../../journal/index.ts';
 import { isEnded } from '../../store/index.ts';
 import { capsOn, type Grant, grantName } from '../../trust/index.ts';
 import { endDescendants, signalParent } from '../children/children.ts';
@@ -157,7 +157,9 @@ async function runToEnding(
 ): Promise<Ending> {
   try {
     await settle?.();
-    const denied = thread.journal.turn === 0 ? await checkStart(thread) : undefined;
+    // A fork begins after the last turn of its source.
+    const isFirst = thread.journal.turn === (forkOf(history)?.turn ?? 0);
+    const denied = isFirst ? await checkStart(thread) : undefined;
     const own = denied ?? (await loopOf(thread, history));
     const { stopped, ending = own } = thread.control;
     const last = stopped ? ending : own;

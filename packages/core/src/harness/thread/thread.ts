@@ -160,6 +160,8 @@ export interface ApprovedRights {
   taken(call: string, uses: readonly TakenUse[], refused: ReadonlyMap<string, Failure>): void;
   /** Approvals that a lost process took for a call without a result. */
   leftFor(call: string): readonly string[];
+  /** Drops all rights of this thread, which belong to the source of a fork. */
+  startOver(): void;
   /** Drops the uses that a lost process took for this call, because the journal has its result. */
   restoreResult(call: string): void;
   /** Marks the approval as exercised. Fails with `permission_denied` if this token's call did not take it. */
@@ -425,8 +427,8 @@ export interface ThreadsPort {
   elsewhere(path: string, allow: (real: string) => Outcome<null>): Promise<Outcome<HarnessPorts>>;
   /** Resumes a thread that no process runs. */
   resume(id: string): Promise<Outcome<ThreadResult>>;
-  /** Reads the journal of a thread that this process runs. Secrets are in the clear. */
-  history(id: string): Answer<StoredEvent[]>;
+  /** Reads a journal, or its first events (`most`). Secrets are in the clear. */
+  history(id: string, most?: number): Answer<StoredEvent[]>;
 }
 
 export interface LiveThread {
