@@ -5,6 +5,7 @@ export { type FollowedRun, followThread } from './observe/follow-thread.ts';
 export { auditCalls, type RunObserver, telemetry, watchThreads } from './observe/watch-threads.ts';
 export { type PlainRequest, type PlainResult, type PlainTool, runPlainLoop } from './plain-loop.ts';
 export { runReader } from './reading/reader-primitive.ts';
+export { type CompareOptions, compareModel } from './replay/compare-model.ts';
 export { type ReplayOptions, type ReplayReport, replayThread } from './replay/replay.ts';
 export { answerIn, askInside, callBinding, renewed } from './rights/ask-about-call.ts';
 export { helpSignal } from './rights/ask-for-help.ts';

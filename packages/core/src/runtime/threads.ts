@@ -4,6 +4,7 @@ import { join, resolve } from 'node:path';
 import { compact, fail, type Outcome, ok, systemClock, systemRandom } from '../base/index.ts';
 import { createFrame } from '../flow/index.ts';
 import type {
+  CompareOptions,
   FollowedRun,
   Forked,
   ForkOptions,
@@ -73,6 +74,12 @@ export interface Threads {
   isAtWork(id: string): boolean;
   /** Writes the transcript of a thread again from the registry, because it may be lost or incomplete. */
   mend(id: string): Promise<void>;
+  /** Asks another model for the recorded turns, in a thread of its own. Nothing of the replies is executed. */
+  compare(
+    id: string,
+    options: CompareOptions,
+    signal?: AbortSignal,
+  ): Promise<Outcome<ThreadResult>>;
   /** Replays an ended thread from its journal, without a model and without tools. */
   replay(id: string, options?: ReplayOptions): Promise<Outcome<ReplayReport>>;
 }
@@ -493,6 +500,8 @@ export async function createThreads(world: ThreadServices, view: RunObserver): P
     atWork: () => world.live.all().map(({ thread }) => thread.place.id),
     isAtWork: (id) => world.live.get(id) !== undefined,
     mend: (id) => harness.mendTranscript(ports, id),
+    compare: (id, options, signal) =>
+      withNotice(() => harness.compareModel(ports, id, options, signal)),
     replay: (id, options) =>
       inEmptyRegistry((empty) => harness.replayThread(alone, id, store, empty, options)),
   };

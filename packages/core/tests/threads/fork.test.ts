@@ -13,7 +13,7 @@ import {
   spawn,
 } from '@kernmantle/test-support/thread-project';
 import { expect, test } from 'vitest';
-import { type JsonObject, plainText } from '../../src/base/index.ts';
+import { type Json, type JsonObject, plainText } from '../../src/base/index.ts';
 import type { ForkOptions } from '../../src/harness/index.ts';
 import { readJournal } from '../../src/journal/index.ts';
 
@@ -56,6 +56,7 @@ async function print(made: Stage, id: string) {
   return [row.output.seq, row.output.epoch, hash('sha256', JSON.stringify(events))];
 }
 
+const isOther = (body: Json): boolean => JSON.stringify(body).includes('sonnet');
 const say = (text: string) => ({ text, by: 'ann' });
 
 test('a fork continues at a boundary with the same prefix and a budget of its own', async () => {
@@ -82,7 +83,8 @@ test('a fork continues at a boundary with the same prefix and a budget of its ow
   expect(EFFECTS).toEqual(['a']);
   const [source, copy] = [await journal(made, id), await journal(made, result.thread_id)];
   const at = copy.findIndex(({ type }) => type === 'fork');
-  const plain = (list: typeof source) => list.slice(1, at).map((event) => ({ ...event, thread: '' }));
+  const plain = (list: typeof source) =>
+    list.slice(1, at).map((event) => ({ ...event, thread: '' }));
   expect(plain(copy)).toEqual(plain(source));
   expect(copy.at(at)?.data).toMatchObject({ from: id, at, by: 'ann (library)' });
   const last = made.provider.requests.at(-1);
@@ -225,4 +227,57 @@ test('what cannot be forked is refused before anything is made', async () => {
   }
   expect((await failureOf(made, 'none')).code).toBe('not_found');
   expect(await all()).toBe(before);
+});
+
+test('the calls of another model are compared, charged and never executed', async () => {
+  EFFECTS.length = 0;
+  const write = { tool_calls: [call('probe/write', { at: 'a' })] };
+  const made = await openStage(
+    directive('look', { permissions: RIGHTS, limits: '<turns>6</turns><spend>1.00</spend>' }),
+    {
+      look: [
+        ({ body }) => (isOther(body) ? read('notes/b.txt') : read('notes/a.txt')),
+        write,
+        { text: 'done' },
+      ],
+    },
+    { tools: TOOLS },
+  );
+  const done = await made.threads.run({ directive: 'look' });
+  if (!done.ok) throw new Error(done.error.detail.message);
+  const { thread_id: id } = done.output;
+  const before = await print(made, id);
+  const limits = { spend: '0.50' };
+  const options = { model: 'claude-sonnet-4-5', limits, by: BY };
+  const compared = await made.threads.compare(id, options);
+  if (!compared.ok) throw new Error(compared.error.detail.message);
+  expect(compared.output).toMatchObject({
+    status: 'completed',
+    outputs: {
+      same: 2,
+      different: 1,
+      turns: [
+        {
+          turn: 1,
+          same: false,
+          recorded: [{ tool: 'fs/read_file', arguments: { parameters: { path: 'notes/a.txt' } } }],
+          answered: [{ tool: 'fs/read_file', arguments: { parameters: { path: 'notes/b.txt' } } }],
+        },
+        { turn: 2, same: true, recorded: [{ tool: 'probe/write' }] },
+        { turn: 3, same: true, recorded: [], answered: [] },
+      ],
+    },
+    cost: { turns: 3, tool_calls: 0 },
+  });
+  expect(Number(compared.output.cost.spend)).toBeGreaterThan(0);
+  expect(EFFECTS).toEqual(['a']);
+  expect(await print(made, id)).toEqual(before);
+  const row = await made.threads.store.thread(compared.output.thread_id);
+  expect(row).toMatchObject({ output: { runner: 'compare', depth: 0 } });
+  const one = await made.threads.compare(id, { ...options, from: 2, to: 2 });
+  expect(one).toMatchObject({ output: { outputs: { same: 1, different: 0 } } });
+  const poor = await made.threads.compare(id, { ...options, limits: { spend: '0.00001' } });
+  expect(poor).toMatchObject({ output: { status: 'limit', code: 'spend_exceeded' } });
+  // The record of a comparison is no conversation that could continue.
+  expect(await failureOf(made, compared.output.thread_id)).toMatchObject({ code: 'invalid_input' });
 });

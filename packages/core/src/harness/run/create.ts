@@ -163,6 +163,7 @@ export async function createThread(ports: HarnessPorts, start: Start): Promise<O
       detached,
       nesting: (parent?.place.nesting ?? 0) + (kind === 'hook' ? 1 : 0),
       ...(prepared.plan && { plan: prepared.plan }),
+      ...(prepared.comparison && { comparison: prepared.comparison }),
       item: prepared.item,
       directive: prepared.directive,
       inputs: prepared.inputs,

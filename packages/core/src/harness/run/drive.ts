@@ -21,7 +21,7 @@ import { runTurn } from '../turn/turn.ts';
 import { checkExpected } from './expected-calls.ts';
 import { finalEnding, finish } from './finish.ts';
 import { endHooks } from './recover.ts';
-import { ownRunner, runOwn } from './runner.ts';
+import { COMPARE, ownRunner, runOwn } from './runner.ts';
 
 /** Names the policies that allow nothing of a right, by level and file. */
 function policiesAgainst({ ports }: Pick<Thread, 'ports'>, grant: Grant): string {
@@ -130,8 +130,12 @@ function loopPorts(thread: Thread): LoopPorts {
 
 /** Runs the runner of the program, a plan, the script of the directive, or turns of a model. */
 async function loopOf(thread: Thread, history: readonly Recorded[]): Promise<Ending> {
-  const runner = ownRunner(thread.ports.threads, thread.place.runner);
   const loop = loopPorts(thread);
+  if (thread.place.runner === COMPARE) {
+    const { compareTurns } = await import('../replay/compare-turns.ts');
+    return await compareTurns(thread, loop.between);
+  }
+  const runner = ownRunner(thread.ports.threads, thread.place.runner);
   const { plan, directive } = thread.place;
   if (plan && !runner) {
     const { runPlannedThread } = await import('../script-thread/plan-thread.ts');

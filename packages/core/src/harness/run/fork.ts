@@ -168,10 +168,10 @@ async function copyOf(
 }
 
 /** False for a script, which asks no model, and for a plan. */
-const hasConversation = (start: DataOf<'thread_start'> | undefined): boolean =>
+export const hasConversation = (start: DataOf<'thread_start'> | undefined): boolean =>
   start !== undefined && start.plan === undefined && start.model !== 'none';
 
-const noConversation = (thread: string) =>
+export const noConversation = (thread: string) =>
   refuse(`thread \`${thread}\` runs a script or a plan, which no model can continue`, { thread });
 
 /** Returns the model in force at the end of these events. */

@@ -21,6 +21,7 @@ import type {
   JournalEvent,
   Marks,
   Opening,
+  Recorded,
 } from '../../journal/index.ts';
 import type { Kernel } from '../../kernel/index.ts';
 import type { Price, Prices, ResolvedModel, ToolDefinition } from '../../llm/index.ts';
@@ -89,10 +90,19 @@ export interface Lineage {
   readonly nesting: number;
   /** Present if the model writes a plan before it reads anything. `check`: the plan is checked and not run. */
   readonly plan?: 'run' | 'check';
+  readonly comparison?: Comparison;
   readonly item: DirectiveItem;
   readonly directive: Directive;
   /** Inputs of the current attempt. A hook can replace them when it restarts the run. */
   inputs: JsonObject;
+}
+
+/** The recorded turns with which a thread of the runner `compare` compares the calls of another model. */
+export interface Comparison {
+  readonly history: readonly Recorded[];
+  /** First and last turn. */
+  readonly from: number;
+  readonly to: number;
 }
 
 interface Rights {
@@ -198,6 +208,8 @@ export interface Talk {
   readonly system: string;
   /** Tools that the model can call. Absent: the four kernel tools. */
   readonly tools?: readonly ToolDefinition[];
+  /** The conversation is that of another thread, so the reply is not added to it. */
+  readonly isCompared?: true;
   /** Number of the plan that the model is asked for. */
   readonly plan?: number;
   /** True if the provider's events are written to `stream.jsonl`. */
@@ -371,6 +383,8 @@ export interface Prepared {
   room?: LimitAmounts;
   stream?: boolean;
   plan?: 'run' | 'check';
+  /** Present for the runner `compare`. */
+  comparison?: Comparison;
 }
 
 /** Ports of the harness to everything outside of it. The runtime creates them once. */

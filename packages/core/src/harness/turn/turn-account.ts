@@ -92,7 +92,8 @@ const isGuess = ({ row }: Price): boolean => row.endsWith(':default');
 type TurnEnd = DataOf<'turn_end'>;
 type NewReply = { type: 'assistant_message'; data: Reply };
 
-const isApart = ({ tools }: Talk): boolean => tools?.length === 0;
+const isApart = ({ tools, isCompared }: Talk): boolean =>
+  isCompared === true || tools?.length === 0;
 
 /** Returns the events of a reply. Calls with unreadable arguments get a result at once. */
 function replyEvents(talk: Talk, reply: ModelReply, bytes: number): [NewReply, ...JournalEvent[]] {
@@ -121,7 +122,7 @@ function replyEvents(talk: Talk, reply: ModelReply, bytes: number): [NewReply, .
   ];
   if (!broken && bad.length === 0) return events;
   const marks = packMarks(talk.conversation.ownMarks());
-  for (const { id, name, text, message } of bad) {
+  for (const { id, name, text, message } of isApart(talk) ? [] : bad) {
     const content = badArgumentsResult(name, text, message);
     events.push({ type: 'tool_result', data: { call_id: id, content, is_error: true, marks } });
   }
@@ -207,7 +208,7 @@ export class TurnAccount {
   async reserve(): Promise<Outcome<LimitReservation>> {
     const thread = this.#thread;
     const { conversation, system } = thread.talk;
-    const tools = isApart(thread.talk) ? 0 : toolBytes(thread.talk.tools);
+    const tools = thread.talk.tools?.length === 0 ? 0 : toolBytes(thread.talk.tools);
     this.bytes = conversation.bytes() + system.length + tools;
     this.next = undefined;
     this.isBegun = false;
