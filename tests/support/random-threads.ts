@@ -6,7 +6,16 @@ import { boundariesOf, type Recorded, readJournal } from '@kernmantle/core/journ
 import type { Threads } from '@kernmantle/core/runtime';
 import { isEnded } from '@kernmantle/core/store';
 import { expect } from 'vitest';
-import { call, directive, type Play, READ, read, type Stage, spawn } from './thread-project.ts';
+import {
+  call,
+  directive,
+  type Play,
+  READ,
+  read,
+  type Say,
+  type Stage,
+  spawn,
+} from './thread-project.ts';
 
 /** Effects of the tool `probe/write`, in order. */
 export const EFFECTS: string[] = [];

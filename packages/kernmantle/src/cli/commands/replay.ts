@@ -16,13 +16,14 @@ import {
 } from '@kernmantle/core/base';
 import type { CompareOptions, ReplayReport, ThreadResult } from '@kernmantle/core/harness';
 import { eventLine, type Noted } from '@kernmantle/core/journal';
+import type { ProviderEndpoint } from '@kernmantle/core/llm';
 import { asText, type CommandCall, type CommandRun, type Ending } from '../command.ts';
 import { commandActor } from '../project.ts';
 import { interruptible, type Terminal, visible } from '../terminal/terminal.ts';
 import { around, firstDifference } from '../threads/event-diff.ts';
 import { countOption, withThread } from '../threads/open-threads.ts';
 import { exitCodeOfThread } from '../threads/result-text.ts';
-import { limitsOf } from './run.ts';
+import { limitsOf, withReplies } from './run.ts';
 
 type Difference = NonNullable<ReplayReport['difference']>;
 
@@ -69,14 +70,14 @@ function show(report: ReplayReport, terminal: Terminal): void {
 }
 
 /** The options of a comparison. They need `--model`, and `--model` needs a budget. */
-const COMPARING = ['spend', 'fromTurn', 'toTurn'] as const;
+const COMPARING = ['spend', 'fromTurn', 'toTurn', 'replies'] as const;
 
 function comparisonOf(call: CommandCall): Outcome<CompareOptions | undefined> {
   const { options } = call;
   const model = asText(options.model);
   if (model === undefined) {
     return COMPARING.some((name) => options[name] !== undefined)
-      ? fail('usage', '`--spend`, `--from-turn` and `--to-turn` need `--model`')
+      ? fail('usage', '`--spend`, `--from-turn`, `--to-turn` and `--replies` need `--model`')
       : ok(undefined);
   }
   const limits = limitsOf(options);
@@ -114,28 +115,42 @@ function showComparison({ outputs, status, reason, thread_id }: ThreadResult, te
 }
 
 /** Compares another model with the recorded turns. Nothing is executed. */
-const compare = (call: CommandCall, options: CompareOptions): Promise<Ending> =>
-  withThread(call, async ({ id }, { threads, store }) =>
-    interruptible(async (signal) => {
-      const done = await threads.compare(id, options, signal);
-      if (!done.ok) {
-        call.terminal.finish(done, () => {});
-        return done.error.code === 'invalid_input' ? EXIT.usage : exitCodeOf(done.error);
-      }
-      const result = done.output;
-      call.terminal.finish(ok(call.terminal.json ? result.outputs : null), () =>
-        showComparison(result, call.terminal),
-      );
-      if (result.status !== 'completed') return await exitCodeOfThread(result, store);
-      return getOwn(result.outputs, 'different') === 0 ? EXIT.done : EXIT.failed;
-    }),
+const compare = (
+  call: CommandCall,
+  options: CompareOptions,
+  standIn?: ProviderEndpoint,
+): Promise<Ending> =>
+  withThread(
+    call,
+    ({ id }, { threads, store }) =>
+      interruptible(async (signal) => {
+        const done = await threads.compare(id, options, signal);
+        if (!done.ok) {
+          call.terminal.finish(done, () => {});
+          return done.error.code === 'invalid_input' ? EXIT.usage : exitCodeOf(done.error);
+        }
+        const result = done.output;
+        call.terminal.finish(ok(call.terminal.json ? result.outputs : null), () =>
+          showComparison(result, call.terminal),
+        );
+        if (result.status !== 'completed') return await exitCodeOfThread(result, store);
+        return getOwn(result.outputs, 'different') === 0 ? EXIT.done : EXIT.failed;
+      }),
+    standIn && { standIn },
   );
 
 export const run: CommandRun = async (call) => {
   const { options, terminal } = call;
   const comparison = comparisonOf(call);
   if (!comparison.ok) return comparison;
-  if (comparison.output) return await compare(call, comparison.output);
+  const { output: compared } = comparison;
+  const replies = asText(options.replies);
+  if (compared && replies !== undefined) {
+    return await withReplies(call, replies, (scripted, standIn) =>
+      compare(scripted, compared, standIn),
+    );
+  }
+  if (compared) return await compare(call, compared);
   const until = countOption(options, 'until');
   if (!until.ok) return until;
   return await withThread(call, async ({ id }, { threads }) => {
