@@ -1,5 +1,5 @@
 // Forks a thread in a separate process that kills itself at one call of the store, for tests of crashes. Prints the
-// result of the fork, if it lives so long.
+// result of the fork, its time and the memory that it added, if it lives so long.
 import { writeSync } from 'node:fs';
 import { ok } from '@kernmantle/core/base';
 import { createRuntime, type RuntimeOptions } from '@kernmantle/core/runtime';
@@ -44,6 +44,7 @@ const runtime = await createRuntime({
 if (!runtime.ok) throw new Error(runtime.error.detail.message);
 const threads = await runtime.output.threads();
 if (!threads.ok) throw new Error(threads.error.detail.message);
+const start = [performance.now(), process.resourceUsage().maxRSS, process.cpuUsage()] as const;
 const forked = await threads.output.enqueueFork(source, {
   by: { who: 'ann', surface: 'cli' },
   words: { text: 'go on', by: 'ann' },
@@ -57,5 +58,11 @@ const forked = await threads.output.enqueueFork(source, {
     reason: '',
   },
 });
-writeSync(1, `${JSON.stringify(forked)}\n`);
+const ms = performance.now() - start[0];
+const { user, system } = process.cpuUsage(start[2]);
+const mb = (process.resourceUsage().maxRSS - start[1]) / 1024;
+writeSync(
+  1,
+  `${JSON.stringify({ ...forked, ms: Math.round(ms), cpu: Math.round((user + system) / 1000), mb: Math.round(mb) })}\n`,
+);
 await runtime.output.close();

@@ -15,7 +15,6 @@ import {
   type Stage,
 } from '@kernmantle/test-support/thread-project';
 import { expect, test } from 'vitest';
-import { readJournal } from '../../src/journal/index.ts';
 
 /** A secret of the environment, one that a later environment lacks, an input, a result, and one in an artifact. */
 const SECRETS = [
@@ -28,28 +27,30 @@ const SECRETS = [
 const [ENV, ROTATED, INPUT, RESULT, LARGE] = SECRETS;
 const locker =
   'tool_id: locker\ntool_type: file\nversion: "1.0.0"\ncategory: test\ndescription: Reads a secret\nexecutor_id: fs/read_file\nlabels: [secret]\nrequires: [fs.read]\neffect: read\nparameters: [{name: path, type: string, required: true, role: path}]\n';
+const numbers = Array.from({ length: 12_000 }, (_, at) => at + 100_000);
+/** A tool whose result is too large for an event. */
+const large = (id: string, text: string, more: string) => ({
+  [`.ai/tools/own/${id}.yaml`]: `tool_id: ${id}\ndescription: a test\nexecutor_id: script\nparameters: []\neffect: read\n${more}\nconfig: { script: ${JSON.stringify(`/return ${JSON.stringify({ text, numbers })}`)} }\n`,
+});
 const INPUTS =
   '<inputs><input name="api_key" type="string" required="true">x</input></inputs><process>';
 const FILES = {
   '.ai/directives/look.md': directiveText('look', {
-    permissions: `${READ}<execute resource="tool" id="locker"/>`,
+    permissions: `${READ}<execute resource="tool" id="locker"/><execute resource="tool" id="own/*"/>`,
   }).replace('<process>', INPUTS),
   '.ai/tools/locker.yaml': locker,
   'notes/told.txt': `${ENV} and ${ROTATED}`,
   'notes/locked.txt': RESULT,
-  'notes/large.txt': `${LARGE}\n${'a long line\n'.repeat(9000)}`,
-  'notes/long.txt': 'another long line\n'.repeat(9000),
+  ...large('plain', 'nothing of note', ''),
+  ...large('sealed', LARGE, 'labels: [secret]'),
 };
 const PLAY = {
   look: [
     { text: `I know ${INPUT}`, ...read('notes/told.txt') },
     {
-      tool_calls: [
-        call('locker', { path: 'notes/locked.txt' }),
-        ...read('notes/long.txt').tool_calls,
-      ],
+      tool_calls: [call('locker', { path: 'notes/locked.txt' }), call('own/plain')],
     },
-    { tool_calls: [call('locker', { path: 'notes/large.txt' })] },
+    { tool_calls: [call('own/sealed')] },
     { text: 'done' },
     { text: 'the fork is done' },
   ],
@@ -113,13 +114,11 @@ test('a kill leaves no fork or a whole one, and no secret as text', async () => 
     // The model of the fork gets the secrets that the conversation has.
     const sent = JSON.stringify(made.provider.requests.at(-1)?.body);
     for (const secret of [ENV, ROTATED, INPUT, RESULT]) expect(sent).toContain(secret);
-    const events = await readJournal(threads.store, fork);
-    if (!events.ok) throw new Error(events.error.detail.message);
-    const names = JSON.stringify(events.output.map(({ data }) => data)).match(
-      /sha256:[0-9a-f]{64}/g,
-    );
-    expect(new Set(names).size).toBe(2);
-    for (const name of names ?? []) {
+    const events = await threads.history(fork);
+    const text = JSON.stringify(events.ok ? events.output : []);
+    const names = new Set(text.match(/sha256:[0-9a-f]{64}/g));
+    expect(names.size).toBe(2);
+    for (const name of names) {
       expect((await threads.store.artifact(fork, name)).ok, `${point}: ${name}`).toBe(true);
     }
     expect(await threads.replay(fork), point).toMatchObject({ output: { isSame: true } });
