@@ -57,6 +57,10 @@ function note(book: OpenIndex, event: Recorded): void {
     book.last.model = start.model;
   }
   switch (event.type) {
+    case 'fork':
+      if (book.start) book.start = { ...book.start, ran: event.data.ran };
+      book.last.model = event.data.model;
+      break;
     case 'turn_start':
       book.last = { ...book.last, maxTokens: event.data.max_tokens, model: event.data.model };
       break;
