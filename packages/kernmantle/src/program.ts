@@ -2,7 +2,6 @@
 // threads and approval requests have the names of the commands.
 import { compact, fail, type Json, type JsonObject, type Outcome, ok } from '@kernmantle/core/base';
 import type {
-  ForkOptions,
   PlainRequest,
   PlainResult,
   ReplayOptions,
@@ -54,6 +53,8 @@ interface ResumeRequest extends Pick<ResumeOptions, 'from' | 'limits' | 'model'>
   message?: string;
   signal?: AbortSignal;
 }
+
+type ForkOptions = Parameters<Threads['fork']>[1];
 
 interface ForkRequest extends Pick<ForkOptions, 'at' | 'limits' | 'model'> {
   /** Next message of the user. Required if the model had the last word at the boundary. */

@@ -15,7 +15,6 @@ import {
 } from '@kernmantle/core/base';
 import {
   directiveLimits,
-  type ForkOptions,
   packLimits,
   type ResumeOptions,
   type RunRequest,
@@ -106,6 +105,8 @@ function optionsOf(id: string, body: ResumeRequestBody, asker: WebCaller): Resum
     audit: personAuditRow(actor, 'resume', id, why),
   });
 }
+
+type ForkOptions = Parameters<Threads['fork']>[1];
 
 function forkOptionsOf(id: string, body: ForkRequestBody, asker: WebCaller): ForkOptions {
   const actor = speakerOf(asker);

@@ -11,7 +11,7 @@ import type { ThreadResult } from '../thread/ports.ts';
 import type { HarnessPorts } from '../thread/thread.ts';
 
 export interface CompareOptions {
-  /** Tier or model id. */
+  /** Tier or id of the model that is asked. */
   model: string;
   limits: DirectiveLimits;
   /** First and last turn. Absent: all turns. */

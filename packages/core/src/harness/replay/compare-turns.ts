@@ -10,6 +10,8 @@ import { addToConversation, startOver } from '../thread/talk.ts';
 import type { Talk, Thread } from '../thread/thread.ts';
 import { runTurn } from '../turn/turn.ts';
 
+type AskedThread = Parameters<typeof runTurn>[0];
+
 /** Returns the calls of a reply: the tool, or the verb of another call, and its arguments. */
 const callsIn = (content: readonly Block[]): JsonObject[] =>
   content.flatMap((block) => {
@@ -32,7 +34,10 @@ function replyOf(
   return undefined;
 }
 
-async function talkOf(thread: Thread, history: readonly Recorded[]): Promise<Talk> {
+async function talkOf(
+  thread: Pick<Thread, 'ports' | 'talk'>,
+  history: readonly Recorded[],
+): Promise<Talk> {
   const { ports, talk } = thread;
   const { createReferences } = await import('../thread/references.ts');
   const references = hidesUntrusted(history)
@@ -50,9 +55,19 @@ async function talkOf(thread: Thread, history: readonly Recorded[]): Promise<Tal
   };
 }
 
+/** Asks for one turn, until there is a reply or an ending. */
+async function answerOf(thread: AskedThread, between: () => Promise<Ending | undefined>) {
+  for (;;) {
+    const ending = await between();
+    if (ending) return { ending };
+    const turn = await runTurn(thread);
+    if (!('again' in turn)) return turn;
+  }
+}
+
 /** Runs a comparison. Its outputs are the compared turns, also if a limit ends it early. */
 export async function compareTurns(
-  thread: Thread,
+  thread: AskedThread,
   between: () => Promise<Ending | undefined>,
 ): Promise<Ending> {
   const { comparison } = thread.place;
@@ -62,7 +77,7 @@ export async function compareTurns(
   }
   const { history, from, to } = comparison;
   const talk = await talkOf(thread, history);
-  const asking: Thread = { ...thread, talk };
+  const asking = { ...thread, talk };
   await loadWholes(asking, history);
   const turns: { turn: number; same: boolean; recorded: Json; answered: Json }[] = [];
   const report = (): Json => {
@@ -72,16 +87,12 @@ export async function compareTurns(
   for (const [at, event] of history.entries()) {
     const { type, data, turn } = event;
     const reply = type === 'turn_start' && turn >= from && turn <= to && replyOf(history, at);
-    while (reply && !reply.data.injected) {
-      const stopped = await between();
-      if (stopped) return { ...stopped, outputs: report() };
-      const asked = await runTurn(asking);
-      if ('ending' in asked) return { ...asked.ending, outputs: report() };
-      if ('again' in asked) continue;
-      const [recorded, answered] = [callsIn(reply.data.content), callsIn(asked.reply.content)];
+    if (reply && !reply.data.injected) {
+      const result = await answerOf(asking, between);
+      if ('ending' in result) return { ...result.ending, outputs: report() };
+      const [recorded, answered] = [callsIn(reply.data.content), callsIn(result.reply.content)];
       const same = canonicalJson(recorded) === canonicalJson(answered);
       turns.push({ turn, same, recorded, answered });
-      break;
     }
     addToConversation(asking, event);
     if (type === 'retry' && data.try === undefined) startOver(asking, data.opening);

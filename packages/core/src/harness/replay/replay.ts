@@ -17,6 +17,7 @@ import {
   type ThreadRow,
 } from '../../store/index.ts';
 import { createThread } from '../run/create.ts';
+import { copyEvents } from '../run/fork.ts';
 import type { ResumeOptions } from '../run/reopen.ts';
 import { prepareAgain, resumeThread } from '../run/resume.ts';
 import { hasShippedRunner } from '../run/runner.ts';
@@ -206,16 +207,11 @@ async function forkAgain(
   row: ThreadRow,
   events: readonly Recorded[],
 ): Promise<Outcome<ThreadResult>> {
-  const copies = events.map(({ type, data, turn, ts }) => ({
-    type,
-    // The data is JSON, because `decode` has checked it.
-    data: data as JsonObject,
-    turn,
-    ts,
-  }));
+  const copies = copyEvents(events);
+  if (!copies.ok) return copies;
   const created = await stage.ports.store.createThread({
     ...emptyRow(stage, row),
-    events: copies,
+    events: copies.output,
     start: { queue: {} },
   });
   return created.ok ? await resumeThread(stage.ports, row.id) : created;

@@ -49,7 +49,7 @@ import { prepareElsewhere, whatRan } from './start.ts';
 const [MAX_EVENTS, MAX_BYTES] = [20_000, 32 * 1024 * 1024];
 
 export interface ForkOptions {
-  /** Absent: `last`. */
+  /** Absent: the last boundary of the journal. */
   at?: ForkPoint;
   /** Tier or model id. Absent: the model that the source had at the boundary. */
   model?: string;
@@ -64,7 +64,7 @@ export interface ForkOptions {
 
 export interface Forked {
   thread: string;
-  /** Number of the last event. */
+  /** Number of the last event at the start. */
   seq: number;
 }
 
@@ -133,6 +133,17 @@ async function readSource(
   return findBoundary({ id }, history.output, at).ok ? history : tooLong;
 }
 
+/** Returns the events for another journal, with their turns and times. */
+export function copyEvents(events: readonly Recorded[]): Outcome<NewEvent[]> {
+  const copies: NewEvent[] = [];
+  for (const event of events) {
+    const checked = checkedEvents([event], event.turn);
+    if (!checked.ok) return checked;
+    for (const one of checked.output) copies.push({ ...one, ts: event.ts });
+  }
+  return ok(copies);
+}
+
 interface Copy {
   readonly events: readonly NewEvent[];
   readonly artifacts: ReadonlyMap<string, Uint8Array>;
@@ -147,18 +158,19 @@ async function copyOf(
   const artifacts = new Map<string, Uint8Array>();
   const events: NewEvent[] = [];
   let bytes = 0;
-  for (const { type, data, turn, ts } of prefix.slice(1)) {
-    const text = JSON.stringify(data);
+  const copies = copyEvents(prefix.slice(1));
+  if (!copies.ok) return copies;
+  for (const event of copies.output) {
+    const { text = '' } = event;
     bytes += Buffer.byteLength(text);
     for (const name of artifactsIn(text)) {
-      const kept = artifacts.has(name) ? undefined : await store.artifact(id, name);
-      if (!kept?.ok) continue;
-      artifacts.set(name, kept.output);
-      bytes += kept.output.length;
+      const artifact = artifacts.has(name) ? undefined : await store.artifact(id, name);
+      if (!artifact?.ok) continue;
+      artifacts.set(name, artifact.output);
+      bytes += artifact.output.length;
     }
     if (bytes > MAX_BYTES) break;
-    // The data is JSON, because `decode` has checked it.
-    events.push({ type, data: data as JsonObject, turn, ts, text });
+    events.push(event);
   }
   if (bytes <= MAX_BYTES) return ok({ events, artifacts });
   return refuse(

@@ -97,9 +97,9 @@ function endingBeforeCrash(
   if (!lastSaid) return undefined;
   const { at, content } = lastSaid;
   // The thread ended with this reply and was reopened or forked since.
-  const isOld = history
-    .slice(at + 1)
-    .some(({ type, data }) => type === 'fork' || (type === 'signal' && data.after));
+  const later = history.slice(at + 1);
+  const isOld =
+    forkOf(later) !== undefined || later.some(({ type, data }) => type === 'signal' && data.after);
   // The goal was not reached with this reply, and the model has the reason.
   if (isOld || roundsIn(history.slice(at + 1)).count > 0) return undefined;
   const after = history.slice(at + 1).filter(({ type }) => eventFlags(type).changesConversation);

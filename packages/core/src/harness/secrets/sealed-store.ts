@@ -181,7 +181,8 @@ function sealThreads({ store, known }: SealPorts, vaults: Vaults) {
       events.map((event, at) => {
         const before = texts[at] ?? '';
         const text = before.replace(ARTIFACT, (name) => names.get(name) ?? name);
-        return text === before ? event : { ...event, text, data: JSON.parse(text) as JsonObject };
+        const data = text === before ? undefined : asJson(Buffer.from(text));
+        return data?.ok ? { ...event, text, data: data.output } : event;
       }),
     );
   }

@@ -90,7 +90,7 @@ export interface Lineage {
   readonly nesting: number;
   /** Present if the model writes a plan before it reads anything. `check`: the plan is checked and not run. */
   readonly plan?: 'run' | 'check';
-  readonly comparison?: Comparison;
+  readonly comparison?: ComparedTurns;
   readonly item: DirectiveItem;
   readonly directive: Directive;
   /** Inputs of the current attempt. A hook can replace them when it restarts the run. */
@@ -98,9 +98,9 @@ export interface Lineage {
 }
 
 /** The recorded turns with which a thread of the runner `compare` compares the calls of another model. */
-export interface Comparison {
+export interface ComparedTurns {
   readonly history: readonly Recorded[];
-  /** First and last turn. */
+  /** Numbers of the first and the last turn that are compared. */
   readonly from: number;
   readonly to: number;
 }
@@ -383,8 +383,8 @@ export interface Prepared {
   room?: LimitAmounts;
   stream?: boolean;
   plan?: 'run' | 'check';
-  /** Present for the runner `compare`. */
-  comparison?: Comparison;
+  /** The turns of another thread, for the runner `compare`. Absent for all other runners. */
+  comparison?: ComparedTurns;
 }
 
 /** Ports of the harness to everything outside of it. The runtime creates them once. */

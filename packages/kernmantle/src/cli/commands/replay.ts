@@ -14,9 +14,10 @@ import {
   plainText,
   shorten,
 } from '@kernmantle/core/base';
-import type { CompareOptions, ReplayReport, ThreadResult } from '@kernmantle/core/harness';
+import type { ReplayReport, ThreadResult } from '@kernmantle/core/harness';
 import { eventLine, type Noted } from '@kernmantle/core/journal';
 import type { ProviderEndpoint } from '@kernmantle/core/llm';
+import type { Threads } from '@kernmantle/core/runtime';
 import { asText, type CommandCall, type CommandRun, type Ending } from '../command.ts';
 import { commandActor } from '../project.ts';
 import { interruptible, type Terminal, visible } from '../terminal/terminal.ts';
@@ -25,6 +26,7 @@ import { countOption, withThread } from '../threads/open-threads.ts';
 import { exitCodeOfThread } from '../threads/result-text.ts';
 import { limitsOf, withReplies } from './run.ts';
 
+type CompareOptions = Parameters<Threads['compare']>[1];
 type Difference = NonNullable<ReplayReport['difference']>;
 
 function side(name: string, text: string, terminal: Terminal): void {

@@ -5,6 +5,7 @@ import { createRecent, type Outcome, ok } from '@kernmantle/core/base';
 import {
   calls,
   decode,
+  forkOf,
   type Recorded,
   type RecordedOf,
   replyText,
@@ -56,11 +57,12 @@ function note(book: OpenIndex, event: Recorded): void {
     book.start = start;
     book.last.model = start.model;
   }
+  const fork = forkOf([event]);
+  if (fork && book.start) {
+    book.start = { ...book.start, ran: fork.data.ran };
+    book.last.model = fork.data.model;
+  }
   switch (event.type) {
-    case 'fork':
-      if (book.start) book.start = { ...book.start, ran: event.data.ran };
-      book.last.model = event.data.model;
-      break;
     case 'turn_start':
       book.last = { ...book.last, maxTokens: event.data.max_tokens, model: event.data.model };
       break;

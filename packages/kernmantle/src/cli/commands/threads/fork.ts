@@ -1,12 +1,13 @@
 // Implements `threads fork`: forks a thread at a boundary of its journal and follows the fork as `resume` does.
 import { compact, fail, type Outcome, ok } from '@kernmantle/core/base';
-import type { ForkOptions } from '@kernmantle/core/harness';
 import { readForkPoint } from '@kernmantle/core/journal';
-import { actorName, personAuditRow } from '@kernmantle/core/runtime';
+import { actorName, personAuditRow, type Threads } from '@kernmantle/core/runtime';
 import { asText, type CommandCall, type CommandRun } from '../../command.ts';
 import { commandActor } from '../../project.ts';
 import { findThread } from '../../threads/open-threads.ts';
 import { followRun, limitsOf } from '../run.ts';
+
+type ForkOptions = Parameters<Threads['fork']>[1];
 
 function pointOption(text: string | undefined): Outcome<ForkOptions['at']> {
   const point = text === undefined ? undefined : readForkPoint(text);
