@@ -6,6 +6,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { programWords } from '@kernmantle/test-support/built';
 import { printOf } from '@kernmantle/test-support/random-threads';
+import { ofToday, timeoutMs } from '@kernmantle/test-support/soak';
 import {
   call,
   directiveText,
@@ -76,51 +77,61 @@ const POINTS = [
   'none 1 after',
 ];
 
-test('a kill leaves no fork or a whole one, and no secret as text', async () => {
-  const made = await openStage(FILES, PLAY);
-  Object.assign(made.fixture.env, { SOME_TOKEN: ENV, OLD_TOKEN: ROTATED });
-  const runtime = await made.fixture.open();
-  const opened = await runtime.threads();
-  if (!opened.ok) throw new Error(opened.error.detail.message);
-  const done = await opened.output.run({ directive: 'look', inputs: { api_key: INPUT } });
-  if (!done.ok) throw new Error(done.error.detail.message);
-  const { thread_id: source } = done.output;
-  expect(done.output.status).toBe('completed');
-  await runtime.close();
-  const { threads } = made;
-  const before = await printOf(threads, source);
-  const { OLD_TOKEN: _, ...env } = made.fixture.env;
-  const idsNow = async () => {
-    const page = await threads.store.query({ limit: 500 });
-    return page.ok ? page.output.rows.map(({ id }) => id) : [];
-  };
-  for (const point of POINTS) {
-    const known = new Set(await idsNow());
-    const child = spawn(process.execPath, programWords('fork-process', made.fixture.root, source), {
-      env: { ...env, DIES_AT: point },
-      stdio: ['ignore', 'ignore', 'inherit'],
-    });
-    const [code] = await once(child, 'exit');
-    expect(code, point).toBe(point.startsWith('none') ? 0 : null);
-    const news = (await idsNow()).filter((id) => !known.has(id));
-    expect(news.length, point).toBe(point === 'createThread 1 before' ? 0 : 1);
-    const [fork] = news;
-    expectSealed(made);
-    expect(await printOf(threads, source)).toEqual(before);
-    if (fork === undefined) continue;
-    const end = await threads.resume(fork);
-    expect(end, point).toMatchObject({ output: { status: 'completed', text: 'the fork is done' } });
-    expectSealed(made);
-    // The model of the fork gets the secrets that the conversation has.
-    const sent = JSON.stringify(made.provider.requests.at(-1)?.body);
-    for (const secret of [ENV, ROTATED, INPUT, RESULT]) expect(sent).toContain(secret);
-    const events = await threads.history(fork);
-    const text = JSON.stringify(events.ok ? events.output : []);
-    const names = new Set(text.match(/sha256:[0-9a-f]{64}/g));
-    expect(names.size).toBe(2);
-    for (const name of names) {
-      expect((await threads.store.artifact(fork, name)).ok, `${point}: ${name}`).toBe(true);
+test(
+  'a kill leaves no fork or a whole one, and no secret as text',
+  async () => {
+    const made = await openStage(FILES, PLAY);
+    Object.assign(made.fixture.env, { SOME_TOKEN: ENV, OLD_TOKEN: ROTATED });
+    const runtime = await made.fixture.open();
+    const opened = await runtime.threads();
+    if (!opened.ok) throw new Error(opened.error.detail.message);
+    const done = await opened.output.run({ directive: 'look', inputs: { api_key: INPUT } });
+    if (!done.ok) throw new Error(done.error.detail.message);
+    const { thread_id: source } = done.output;
+    expect(done.output.status).toBe('completed');
+    await runtime.close();
+    const { threads } = made;
+    const before = await printOf(threads, source);
+    const { OLD_TOKEN: _, ...env } = made.fixture.env;
+    const idsNow = async () => {
+      const page = await threads.store.query({ limit: 500 });
+      return page.ok ? page.output.rows.map(({ id }) => id) : [];
+    };
+    for (const point of ofToday(POINTS, 4)) {
+      const known = new Set(await idsNow());
+      const child = spawn(
+        process.execPath,
+        programWords('fork-process', made.fixture.root, source),
+        {
+          env: { ...env, DIES_AT: point },
+          stdio: ['ignore', 'ignore', 'inherit'],
+        },
+      );
+      const [code] = await once(child, 'exit');
+      expect(code, point).toBe(point.startsWith('none') ? 0 : null);
+      const news = (await idsNow()).filter((id) => !known.has(id));
+      expect(news.length, point).toBe(point === 'createThread 1 before' ? 0 : 1);
+      const [fork] = news;
+      expectSealed(made);
+      expect(await printOf(threads, source)).toEqual(before);
+      if (fork === undefined) continue;
+      const end = await threads.resume(fork);
+      expect(end, point).toMatchObject({
+        output: { status: 'completed', text: 'the fork is done' },
+      });
+      expectSealed(made);
+      // The model of the fork gets the secrets that the conversation has.
+      const sent = JSON.stringify(made.provider.requests.at(-1)?.body);
+      for (const secret of [ENV, ROTATED, INPUT, RESULT]) expect(sent).toContain(secret);
+      const events = await threads.history(fork);
+      const text = JSON.stringify(events.ok ? events.output : []);
+      const names = new Set(text.match(/sha256:[0-9a-f]{64}/g));
+      expect(names.size).toBe(2);
+      for (const name of names) {
+        expect((await threads.store.artifact(fork, name)).ok, `${point}: ${name}`).toBe(true);
+      }
+      expect(await threads.replay(fork), point).toMatchObject({ output: { isSame: true } });
     }
-    expect(await threads.replay(fork), point).toMatchObject({ output: { isSame: true } });
-  }
-});
+  },
+  timeoutMs(180_000),
+);

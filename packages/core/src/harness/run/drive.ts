@@ -132,7 +132,7 @@ function loopPorts(thread: Thread): LoopPorts {
 async function loopOf(thread: Thread, history: readonly Recorded[]): Promise<Ending> {
   const loop = loopPorts(thread);
   if (thread.place.runner === COMPARE) {
-    const { compareTurns } = await import('../replay/compare-turns.ts');
+    const { compareTurns } = await import('./compare-turns.ts');
     return await compareTurns(thread, loop.between);
   }
   const runner = ownRunner(thread.ports.threads, thread.place.runner);

@@ -92,7 +92,7 @@ const wordOf = ({ seq, turn, isSnapshot }: Boundary): string =>
   `${seq} (${isSnapshot ? 'snapshot' : turn === 0 ? 'opening' : `turn:${turn}`})`;
 
 /** Returns the requested boundary. Fails with `invalid_input` and the nearest ones if it is none. */
-export function findBoundary(
+function findBoundary(
   { id }: Pick<ThreadRow, 'id'>,
   history: readonly Recorded[],
   at: ForkPoint,

@@ -98,7 +98,7 @@ export interface Lineage {
 }
 
 /** The recorded turns with which a thread of the runner `compare` compares the calls of another model. */
-export interface ComparedTurns {
+interface ComparedTurns {
   readonly history: readonly Recorded[];
   /** Numbers of the first and the last turn that are compared. */
   readonly from: number;
