@@ -21,6 +21,7 @@ export const LIBRARY = new URL('../../dist-tests/index.js', import.meta.url).hre
 export const PROGRAMS = {
   'copy-killed': 'packages/fleet/tests/support/copy-killed.ts',
   'fleet-process': 'tests/support/fleet-process.ts',
+  'fork-process': 'tests/support/fork-process.ts',
   forgetful: 'packages/mcp/tests/support/forgetful.ts',
   'limit-worker': 'packages/fleet/tests/support/limit-worker.ts',
   'next-worker': 'packages/fleet/tests/support/next-worker.ts',

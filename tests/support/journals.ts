@@ -129,6 +129,22 @@ const DATA: { [type in EventType]: fc.Arbitrary<DataOf<type>> } = {
     },
     { requiredKeys: ['number', 'tier', 'asked', 'marks', 'before', 'after'] },
   ),
+  fork: fc.record({
+    from: text,
+    at: count,
+    by: text,
+    model: text,
+    limits: object,
+    ran: fc.constant({
+      items: [],
+      granted: [],
+      policies: [],
+      rules: {},
+      sandbox: '',
+      provider: '',
+      by: { who: '', surface: '', process: '' },
+    }),
+  }),
   criterion: fc.record(
     { round: count, held: fc.boolean(), index: count, reason: text },
     { requiredKeys: ['round', 'held'] },

@@ -36,4 +36,5 @@ else {
   onServer(makePlace);
   await import('../../core/tests/threads/fleet-handover.test.ts');
   await import('../../core/tests/threads/fleet-rest.test.ts');
+  await import('../../core/tests/threads/fleet-forks.test.ts');
 }

@@ -55,6 +55,14 @@ interface ResumeRequest extends Pick<ResumeOptions, 'from' | 'limits' | 'model'>
   signal?: AbortSignal;
 }
 
+type ForkOptions = Parameters<Threads['fork']>[1];
+
+interface ForkRequest extends Pick<ForkOptions, 'at' | 'limits' | 'model'> {
+  /** Next message of the user. Required if the model had the last word at the boundary. */
+  message?: string;
+  signal?: AbortSignal;
+}
+
 export interface ProgramThreads {
   /** Runs a directive. The caller can iterate over the events and await the result. */
   start(request: RunRequest, options?: { signal?: AbortSignal }): ThreadRun;
@@ -64,6 +72,11 @@ export interface ProgramThreads {
    * `message`. Fails with `thread_ended` for the final statuses `denied`, `aborted` and `killed`.
    */
   resume(id: string, request?: ResumeRequest): ThreadRun;
+  /**
+   * Starts a new thread that continues at a boundary (`at`) of this one: the number of an event, `turn:N` or `last`.
+   * It has its own limits, and nothing of the copied part runs again. Fails with `invalid_input` for a child.
+   */
+  fork(id: string, request?: ForkRequest): ThreadRun;
   /** Returns one page of threads, newest first. Hooks are listed only if `kind` selects them. */
   list(filter?: ThreadFilter): Promise<Outcome<{ rows: ListedThread[]; next_cursor?: string }>>;
   show(id: string): Promise<Outcome<{ thread: ShownThread; events: Recorded[] }>>;
@@ -198,6 +211,22 @@ async function resumeIn(
   return await threads.resume(id, signal, options);
 }
 
+async function forkIn(
+  threads: Threads,
+  id: string,
+  { message, signal, at, limits, model }: ForkRequest,
+  actor: Actor,
+): ReturnType<Threads['fork']> {
+  const words = message === undefined ? undefined : { text: message, by: actorName(actor) };
+  const by = { who: actor.who, surface: 'library' };
+  const audit = personAuditRow(actor, 'fork', id);
+  return await threads.fork(
+    id,
+    compact<ForkOptions>({ at, limits, model, words, by, audit }),
+    signal,
+  );
+}
+
 function createProgramThreads(inside: ProgramParts, reach: Reach, by: Actor): ProgramThreads {
   const registry = inStore(reach);
   const tell = (id: string, kind: Parameters<typeof signalThread>[2], payload: JsonObject) =>
@@ -213,6 +242,13 @@ function createProgramThreads(inside: ProgramParts, reach: Reach, by: Actor): Pr
             return threads.ok ? await resumeIn(threads.output, id, request, by) : threads;
           }),
         id,
+      ),
+    fork: (id, request = {}) =>
+      createThreadRun((live) =>
+        reach(async () => {
+          const threads = await inside.threads(live);
+          return threads.ok ? await forkIn(threads.output, id, request, by) : threads;
+        }),
       ),
     list: (filter = {}) =>
       registry(

@@ -128,6 +128,33 @@ test('a missing key names its variable and the start that reads it', async () =>
   expect(!resumed.ok && resumed.error.detail.message).toContain(remedy);
 });
 
+test('a fork is answered when it is there, and one that is refused says why', async () => {
+  const made = await openStage(directive('lead', { limits: '<turns>5</turns>' }), {
+    lead: [DONE, { text: 'and more' }],
+  });
+  const { runs } = runsOf(made);
+  const id = await started(runs);
+  await until(async () => (await statusOf(made, id)) === 'completed' && !runs.isHere(id));
+  const source = { id, directive: 'lead' };
+  const refused = async (body: Parameters<typeof runs.fork>[1]) => {
+    const answer = await runs.fork(source, body, ANN);
+    return answer.ok ? '' : `${answer.error.code}: ${answer.error.detail.message}`;
+  };
+  expect(await refused({})).toContain('say what is next with a message');
+  expect(await refused({ at: 3, message: 'more' })).toContain('fork at 6 (opening)');
+  const raised = await refused({ message: 'more', limits: { turns: 9 } });
+  expect(raised).toContain('a run can only lower it');
+  const forked = await runs.fork(source, { at: 'last', message: 'more', why: 'a try' }, ANN);
+  expect(forked).toMatchObject({ ok: true, output: { kind: 'fork' } });
+  const fork = forked.ok ? forked.output.thread_id : '';
+  expect(fork).not.toBe(id);
+  await until(async () => (await statusOf(made, fork)) === 'completed');
+  const audit = await made.threads.store.auditRows({ thread: fork, limit: 10 });
+  expect(audit.ok && audit.output.filter(({ operation }) => operation === 'fork')).toMatchObject([
+    { surface: 'web', caller: 'ann', target: fork, decision: 'allowed' },
+  ]);
+});
+
 test('what waited goes on after an answer from elsewhere', async () => {
   const made = await asking();
   const { runs } = runsOf(made);

@@ -235,7 +235,7 @@ test('a role may do what it says and nothing more', async () => {
   expect(begun.answer.ok).toBe(true);
   const id = (begun.answer.output as ActionResult).thread_id;
   await reaches(served, id, 'completed');
-  for (const name of ['pause', 'resume', 'inject', 'interrupt', 'stop', 'kill', 'replay']) {
+  for (const name of 'pause resume inject interrupt stop kill replay fork'.split(' ')) {
     expect(await codeOf(served, `threads/${id}/${name}`, {}, view)).toBe('403 permission_denied');
   }
   const digest = '0'.repeat(64);

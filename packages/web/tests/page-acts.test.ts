@@ -57,6 +57,41 @@ browserTest('a reply is interrupted, and a thread stopped, from its page', async
   await expect.poll(() => pill.textContent()).toBe('terminated');
 });
 
+browserTest('a thread is forked from its page, and the page opens the fork', async () => {
+  const { id, page, pill } = await opened(
+    { permissions: READ },
+    { lead: [{ text: 'first' }, { text: 'second' }] },
+  );
+  await expect.poll(() => pill.textContent()).toBe('completed');
+  const fork = async (text: string) => {
+    await page.getByRole('button', { name: /^More/ }).click();
+    await page.getByRole('button', { name: 'Fork…' }).click();
+    const dialog = page.getByRole('dialog');
+    if (text !== '') await dialog.getByLabel('Message').fill(text);
+    await dialog.getByRole('button', { name: 'Fork', exact: true }).click();
+    return dialog;
+  };
+  const dialog = await fork('');
+  await dialog.getByText(/say what is next with a message/).waitFor();
+  await dialog.getByLabel('At').fill('turn 1');
+  await dialog.getByText('must be turn:N, an event number or last').waitFor();
+  await dialog.getByRole('button', { name: 'Cancel' }).click();
+  await fork('and more');
+  await expect.poll(() => page.url()).not.toContain(id);
+  await expect.poll(() => pill.textContent()).toBe('completed');
+  await page
+    .locator('.timeline .row')
+    .filter({ hasText: `forked from ${id}` })
+    .first()
+    .waitFor();
+  if (process.env.KERNMANTLE_SHOTS) {
+    await page.screenshot({ path: `${process.env.KERNMANTLE_SHOTS}/fork.png` });
+    await page.getByRole('button', { name: /^More/ }).click();
+    await page.getByRole('button', { name: 'Fork…' }).click();
+    await page.screenshot({ path: `${process.env.KERNMANTLE_SHOTS}/fork-sheet.png` });
+  }
+});
+
 browserTest('a thread that does not answer a stop can be killed after ten seconds', async () => {
   const model = slow();
   const { id, page, pill } = await opened({ permissions: READ }, { lead: [model.say] });

@@ -4,7 +4,7 @@ import { getOwn, isObject, type Json, ok, plainText } from '../base/index.ts';
 import { parseMoney } from '../llm/index.ts';
 import type { Answer, EventFields, Store, WantedFields } from '../store/index.ts';
 import { type Projection, withPart } from './projection.ts';
-import { type Recorded, readableEvents, readStored } from './read-journal.ts';
+import { ownEvents, type Recorded, readableEvents, readStored } from './read-journal.ts';
 
 /** Costs of one request, or of all requests to one model. */
 interface ModelCost {
@@ -47,7 +47,7 @@ const USAGE = [
 ];
 
 /** Fields for denials only, for a thread without requests. */
-export const DENIAL_FIELDS: WantedFields = { permission_denied: [] };
+export const DENIAL_FIELDS: WantedFields = { permission_denied: [], fork: [] };
 /** All fields that the projection reads. `Store.fieldsOf` reads them without the rest of the journal. */
 export const COST_FIELDS: WantedFields = {
   ...DENIAL_FIELDS,
@@ -107,6 +107,8 @@ export function addCosts(state: CostState, events: Iterable<EventFields>): CostS
   };
   for (const { type, values } of events) {
     const [first, spend, row, injected, apart, compact] = values;
+    // The source has paid for the copied events.
+    if (type === 'fork') [models, denied] = [new Map(), 0];
     if (type === 'permission_denied') denied += 1;
     if (type === 'turn_start') [lastModel, isAnswered] = [plainText(first), false];
     if (type === 'assistant_message' && injected !== true) {
@@ -149,11 +151,11 @@ export async function readRequests(
   store: Pick<Store, 'read'>,
   thread: string,
 ): Answer<PaidEvent[]> {
-  const types = ['turn_start', 'assistant_message', 'turn_end'] as const;
+  const types = ['fork', 'turn_start', 'assistant_message', 'turn_end'] as const;
   const stored = await readStored(store, thread, types);
   if (!stored.ok) return stored;
   let { isAnswered } = cost.initial();
-  const requests = readableEvents(stored.output).flatMap((event) => {
+  const requests = ownEvents(readableEvents(stored.output)).flatMap((event) => {
     const { turn, seq, ts } = event;
     const one = addCosts({ ...cost.initial(), isAnswered }, [fieldsIn(event)]);
     isAnswered = one.isAnswered;

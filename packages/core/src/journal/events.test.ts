@@ -158,12 +158,14 @@ test('the flags of each type are those that its readers rely on', () => {
   expect(typesWhere((type) => eventFlags(type).origin === 'external')).toEqual([
     'approval',
     'child_end',
+    'fork',
     'logged',
     'snapshot',
     'spawn',
   ]);
   expect(typesWhere((type) => eventFlags(type).survivesRewind === true)).toEqual([
     'approval',
+    'fork',
     'hook',
     'hook_state',
     'model_fallback',
@@ -187,7 +189,8 @@ test('the flags of each type are those that its readers rely on', () => {
     'user_message',
   ]);
   expect(typesWhere((type) => eventFlags(type).hasRow === true)).toEqual([
-    ...(['commits_lost', 'compaction', 'error', 'injected_message', 'limit', 'logged'] as const),
+    ...(['commits_lost', 'compaction', 'error', 'fork', 'injected_message'] as const),
+    ...(['limit', 'logged'] as const),
     'loop_detected',
     ...(['model_fallback', 'plan', 'retry', 'signal', 'snapshot'] as const),
     ...(['stream_error', 'thread_end', 'warning'] as const),

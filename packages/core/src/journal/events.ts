@@ -31,6 +31,7 @@ import {
   markedText,
   marks,
   message,
+  numbers,
   ran,
   result,
   retry,
@@ -282,6 +283,28 @@ export const EVENTS = {
       survivesRewind: true,
       hasRow: true,
       acknowledges: true,
+    },
+  ),
+  /**
+   * A person copied the events before this one from another thread. Limits, rights, model and the state of hooks
+   * start anew here.
+   */
+  fork: entry(
+    /** `from` and `at`: the source, and the number of its last copied event. `by`: the person. */
+    fields(
+      { from: text, at: number, by: text, model: text, limits: data, ran },
+      {
+        /** Today's directive or policy requires references where the source had none. */
+        untrusted: word('reference'),
+        /** Uses of counted tools by the descendants of the source, which are not in the copied events. */
+        uses: numbers,
+      },
+    ),
+    {
+      text: ({ from, at }) => line('⑂', 'plain', `forked from ${from} at event ${at}`),
+      origin: 'external',
+      survivesRewind: true,
+      hasRow: true,
     },
   ),
   approval: entry(approval, {

@@ -1,4 +1,5 @@
 // The door of `core/journal`: what other packages and folders use.
+export { type Boundary, boundariesOf, type ForkPoint, readForkPoint } from './boundaries.ts';
 export { type Call, type CallEvents, calls, type MadeCall, madeCalls, readCalls } from './calls.ts';
 export { clearedResult, compactionText } from './compaction.ts';
 export {
@@ -36,8 +37,11 @@ export { project, projectStored } from './projection.ts';
 export {
   decode,
   decodeAll,
+  forkOf,
+  hidesUntrusted,
   type Noted,
   notedOf,
+  ownEvents,
   PASSED_HOOK,
   type Recorded,
   type RecordedOf,

@@ -221,8 +221,18 @@ function applyLastingToAll(state: OpenWork, event: Recorded): OpenWork {
   return isSame ? next : { ...next, snapshots };
 }
 
+const NOTHING_OPEN: OpenWork = {
+  ...NONE,
+  seq: 0,
+  requests: new Map(),
+  children: new Set(),
+  snapshots: [],
+};
+
 function applyEvent(state: OpenWork, event: Recorded): OpenWork {
   const { type, data, seq } = event;
+  // The open work of the source stays with the source.
+  if (type === 'fork') return { ...NOTHING_OPEN };
   if (type === 'snapshot') {
     const snapshot = { seq, state: undoableOf(state) };
     return { ...state, snapshots: [...state.snapshots, snapshot] };
@@ -241,13 +251,7 @@ function applyEvent(state: OpenWork, event: Recorded): OpenWork {
  */
 export const openWork: Projection<OpenWork> = {
   name: 'openWork',
-  initial: () => ({
-    ...NONE,
-    seq: 0,
-    requests: new Map(),
-    children: new Set(),
-    snapshots: [],
-  }),
+  initial: () => NOTHING_OPEN,
   apply(state, event) {
     if (event.seq <= state.seq) return state;
     const next = applyEvent(state, event);

@@ -64,23 +64,38 @@ export const PASSED_HOOK: ReadonlySet<string> = new Set(['hook_unaffordable', 'h
 export const startOf = (history: readonly Recorded[]): DataOf<'thread_start'> | undefined =>
   history.find((event) => event.type === 'thread_start')?.data;
 
+/** Returns the last fork in a journal. The events before it are copies. `undefined`: the thread is no fork. */
+export const forkOf = (history: readonly Recorded[]): RecordedOf<'fork'> | undefined =>
+  history.findLast((event) => event.type === 'fork');
+
+/** Returns the events that are no copies from another thread. */
+export const ownEvents = (history: readonly Recorded[]): readonly Recorded[] =>
+  history.slice(history.findLastIndex(({ type }) => type === 'fork') + 1);
+
+/** Returns true if the model gets untrusted values by reference. A fork can be stricter than its source. */
+export const hidesUntrusted = (history: readonly Recorded[]): boolean =>
+  history.some(
+    ({ type, data }) =>
+      (type === 'thread_start' || type === 'fork') && data.untrusted !== undefined,
+  );
+
 /**
  * Reads a journal, or its events of these types, in pages, because it can be longer than one read. `from`: the event
- * after which it begins.
+ * after which it begins. `most`: the largest number of events.
  */
 export async function readStored(
   store: Pick<Store, 'read'>,
   thread: string,
   types?: readonly EventType[],
-  from = 0,
+  { from = 0, most = Number.POSITIVE_INFINITY }: { from?: number; most?: number } = {},
 ): Answer<StoredEvent[]> {
   const events: StoredEvent[] = [];
   for (;;) {
     const after = events.at(-1)?.seq ?? from;
     const page = await store.read(thread, types ? { after, types } : { after });
     if (!page.ok) return page;
-    if (page.output.length === 0) return ok(events);
     events.push(...page.output);
+    if (page.output.length === 0 || events.length >= most) return ok(events.slice(0, most));
   }
 }
 
@@ -89,8 +104,8 @@ export async function readJournal(
   store: Pick<Store, 'read'>,
   thread: string,
   types?: readonly EventType[],
-  from?: number,
+  from = 0,
 ): Answer<Recorded[]> {
-  const stored = await readStored(store, thread, types, from);
+  const stored = await readStored(store, thread, types, { from });
   return stored.ok ? decodeAll(stored.output) : stored;
 }

@@ -36,7 +36,7 @@ export const detail = is<Fault['detail']>((value) => typeof getOwn(value, 'messa
 export const fault: Check<Fault> = fields({ code: text, detail });
 /** A model request that failed. `next`: the reaction of the harness. Absent: it did not try again. */
 export const failed = fields({ code: text, detail }, { next: word('wait', 'fallback') });
-const numbers = is<Record<string, number>>(
+export const numbers = is<Record<string, number>>(
   (value) => isObject(value) && Object.values(value).every((one) => Number.isFinite(one)),
 );
 const usage: Check<Usage> = fields({

@@ -72,6 +72,22 @@ const samples = (say: string): { readonly [type in EventType]: DataOf<type> } =>
     summary: say,
     facts: {},
   },
+  fork: {
+    from: say,
+    at: 7,
+    by: say,
+    model: say,
+    limits: { turns: { value: 3, from: 'caller' } },
+    ran: {
+      items: [],
+      granted: [],
+      policies: [],
+      rules: {},
+      sandbox: say,
+      provider: say,
+      by: { who: say, surface: say, process: say },
+    },
+  },
   criterion: { round: 2, held: false, index: 0, reason: say },
   hook: {
     directive: say,

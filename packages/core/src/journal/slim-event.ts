@@ -322,6 +322,13 @@ const SLIM: { readonly [type in EventType]: Slim<type> } = {
     model: optionalName(model),
     code: optionalName(code),
   }),
+  fork: ({ from, at, by, model, limits }) => ({
+    thread: shortName(from),
+    current: at,
+    by: shortName(by),
+    model: shortName(model),
+    raised: raisedIn(limits),
+  }),
   approval: (note) => ({
     approval: optionalName(note.approval),
     state: note.state,

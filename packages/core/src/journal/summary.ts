@@ -107,6 +107,17 @@ function ownPart(state: SummaryState, event: Recorded): SummaryChange {
       return withCall(state, event.data.call_id, event.data.tool);
     case 'tool_result':
       return withCall(state, event.data.call_id);
+    case 'fork':
+      return {
+        ...withLimitsSet(
+          { ...state, limitsSet: {}, limits: {}, raisedFrom: {} },
+          event.data.limits,
+        ),
+        ...NOT_STOPPED,
+        status: 'running',
+        denied: 0,
+        openCalls: new Map(),
+      };
     case 'permission_denied':
       return { denied: state.denied + 1 };
     case 'retry':

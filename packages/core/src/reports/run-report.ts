@@ -3,7 +3,7 @@
 import { hash } from 'node:crypto';
 import { resolve } from 'node:path';
 import { getOwn, type JsonObject, type Outcome, ok, readRegularFile } from '../base/index.ts';
-import { decode, type Recorded } from '../journal/index.ts';
+import { forkOf, type Recorded, readJournal, startOf } from '../journal/index.ts';
 import type { Runtime } from '../runtime/index.ts';
 import type { Store, ThreadRow } from '../store/index.ts';
 import { grantName } from '../trust/index.ts';
@@ -11,8 +11,6 @@ import { grantName } from '../trust/index.ts';
 type StartData = Extract<Recorded, { type: 'thread_start' }>['data'];
 type Ran = NonNullable<StartData['ran']>;
 
-/** Number of events that the report reads. The start of the thread is among them. */
-const FIRST = 20;
 const MAX_POLICY = 1024 * 1024;
 
 const stateNow = (then: string | undefined, now: string | undefined): string =>
@@ -62,12 +60,9 @@ export async function explainThread(
   row: ThreadRow,
 ): Promise<Outcome<JsonObject>> {
   const { id, parent, status, directive, version, created } = row;
-  const stored = await store.read(id, { limit: FIRST });
-  if (!stored.ok) return stored;
-  const first = stored.output.find(({ type }) => type === 'thread_start');
-  const read = first && decode(first);
-  if (read && !read.ok) return read;
-  const start = read?.output.type === 'thread_start' ? read.output.data : undefined;
+  const journal = await readJournal(store, id, ['thread_start', 'fork']);
+  if (!journal.ok) return journal;
+  const start = (forkOf(journal.output) ?? { data: startOf(journal.output) }).data;
   const { ran } = start ?? {};
   return ok({
     thread_id: id,

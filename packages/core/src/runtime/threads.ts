@@ -4,7 +4,10 @@ import { join, resolve } from 'node:path';
 import { compact, fail, type Outcome, ok, systemClock, systemRandom } from '../base/index.ts';
 import { createFrame } from '../flow/index.ts';
 import type {
+  CompareOptions,
   FollowedRun,
+  Forked,
+  ForkOptions,
   HarnessPorts,
   LiveThreads,
   ModelPort,
@@ -46,6 +49,10 @@ export interface Threads {
   history(id: string): Promise<Outcome<StoredEvent[]>>;
   run(request: RunRequest, signal?: AbortSignal): Promise<Outcome<ThreadResult>>;
   resume(id: string, signal?: AbortSignal, options?: ResumeOptions): Promise<Outcome<ThreadResult>>;
+  /** Forks a thread and runs the fork. It fails before the fork exists, or has the result of the fork. */
+  fork(id: string, options: ForkOptions, signal?: AbortSignal): Promise<Outcome<ThreadResult>>;
+  /** Forks a thread for a worker. Nothing runs here. */
+  enqueueFork(id: string, options: ForkOptions): Promise<Outcome<Forked>>;
   /** Resumes a thread in its own project. Fails if it has ended. */
   resumeAnywhere(id: string, signal?: AbortSignal): Promise<Outcome<ThreadResult>>;
   /** Checks a run as `run` does and queues it for a worker. Nothing runs here. */
@@ -67,6 +74,12 @@ export interface Threads {
   isAtWork(id: string): boolean;
   /** Writes the transcript of a thread again from the registry, because it may be lost or incomplete. */
   mend(id: string): Promise<void>;
+  /** Asks another model for the recorded turns, in a thread of its own. Nothing of the replies is executed. */
+  compare(
+    id: string,
+    options: CompareOptions,
+    signal?: AbortSignal,
+  ): Promise<Outcome<ThreadResult>>;
   /** Replays an ended thread from its journal, without a model and without tools. */
   replay(id: string, options?: ReplayOptions): Promise<Outcome<ReplayReport>>;
 }
@@ -434,8 +447,20 @@ export async function createThreads(world: ThreadServices, view: RunObserver): P
     watch: silentWatch,
     tokens: { ...ports.tokens, verify: createVerify(open, library, {}) },
   };
+  const enqueueFork = async (id: string, options: ForkOptions): Promise<Outcome<Forked>> => {
+    await (await import('./retention.ts')).retain(world);
+    const forked = await harness.forkThread(ports, id, options);
+    if (!world.live.get(id)) watch.done(id);
+    return forked;
+  };
   return {
     store,
+    enqueueFork,
+    fork: (id, options, signal) =>
+      withNotice(async () => {
+        const forked = await enqueueFork(id, options);
+        return forked.ok ? await resumeIn(harness, ports, forked.output.thread, signal) : forked;
+      }),
     async history(id) {
       const events = await watch.history(id);
       // A read of a journal does not cache its restored secrets.
@@ -475,6 +500,8 @@ export async function createThreads(world: ThreadServices, view: RunObserver): P
     atWork: () => world.live.all().map(({ thread }) => thread.place.id),
     isAtWork: (id) => world.live.get(id) !== undefined,
     mend: (id) => harness.mendTranscript(ports, id),
+    compare: (id, options, signal) =>
+      withNotice(() => harness.compareModel(ports, id, options, signal)),
     replay: (id, options) =>
       inEmptyRegistry((empty) => harness.replayThread(alone, id, store, empty, options)),
   };

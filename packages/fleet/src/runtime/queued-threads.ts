@@ -175,6 +175,12 @@ export function onWorkers(
       const queued = await threads.enqueue(request);
       return queued.ok ? await follow(threads, live, queued.output.thread, 0, signal) : queued;
     },
+    async fork(id, options, signal) {
+      const forked = await threads.enqueueFork(id, options);
+      if (!forked.ok) return forked;
+      const { thread, seq } = forked.output;
+      return await follow(threads, live, thread, seq, signal);
+    },
     async resume(id, signal, options = {}) {
       // The value `today` means the items of this folder.
       const changes = options.items === undefined ? options : { ...options, items };

@@ -27,6 +27,7 @@ const CODE: Readonly<Record<string, () => Promise<CommandRun>>> = {
   'threads top': async () => (await import('./commands/threads/top.ts')).watchAll,
   'threads pause': async () => (await import('./commands/threads/signal.ts')).pause,
   'threads resume': async () => (await import('./commands/threads/resume.ts')).run,
+  'threads fork': async () => (await import('./commands/threads/fork.ts')).run,
   'threads inject': async () => (await import('./commands/threads/signal.ts')).inject,
   'threads interrupt': async () => (await import('./commands/threads/signal.ts')).interrupt,
   'threads compact': async () => (await import('./commands/threads/signal.ts')).compactConversation,

@@ -4,7 +4,7 @@
 // says otherwise. Text of models and tools is redacted, but still untrusted: only `ForeignText`
 // renders it.
 
-import type { SlimEvent } from '@kernmantle/core/journal';
+import type { ForkPoint, SlimEvent } from '@kernmantle/core/journal';
 
 export type { SlimEvent };
 export type Tone = NonNullable<SlimEvent['tone']>;
@@ -154,7 +154,8 @@ export type WebAction =
   | 'compact'
   | 'stop'
   | 'kill'
-  | 'replay';
+  | 'replay'
+  | 'fork';
 
 /**
  * `GET threads/ID/events`, oldest first: events after `after`, or the last ones before `before`.
@@ -346,6 +347,12 @@ export interface ResumeRequestBody {
   readonly message?: string;
   readonly from?: number | 'last';
   readonly why?: string;
+}
+
+/** `POST threads/ID/fork`: starts a new thread that continues at a boundary of this one. */
+export interface ForkRequestBody extends Omit<ResumeRequestBody, 'from'> {
+  /** Number of an event, `turn:N` or `last`. Absent: `last`. */
+  readonly at?: ForkPoint;
 }
 
 /** `POST threads/ID/inject`: adds a message before the next turn. */

@@ -37,7 +37,11 @@ export function costSeries(
     else points.push(point);
   };
   for (const row of rows) {
-    if (row.kind === 'turn') {
+    // The source has paid for the turns before the fork.
+    if (row.name === 'fork') {
+      [own, children] = [0, 0];
+      points.length = 0;
+    } else if (row.kind === 'turn') {
       turn = row.turn;
       own += row.spend ?? 0;
       put();

@@ -3,11 +3,12 @@ import type { IncomingMessage } from 'node:http';
 import type { HttpBindings } from '@hono/node-server';
 import type { Clock, Outcome } from '@kernmantle/core/base';
 import type { Runtime } from '@kernmantle/core/runtime';
-import type { Store, ThreadSummary } from '@kernmantle/core/store';
+import type { Store, ThreadRow, ThreadSummary } from '@kernmantle/core/store';
 import type { Hono } from 'hono';
 import type {
   ActionResult,
   FleetState,
+  ForkRequestBody,
   ListedRun,
   ResumeRequestBody,
   RunRequestBody,
@@ -80,6 +81,12 @@ export interface Runs {
   /** Resolves when the thread exists, not when it ends. */
   start(body: RunRequestBody, by: WebCaller): Promise<Outcome<ActionResult>>;
   resume(id: string, body: ResumeRequestBody, by: WebCaller): Promise<Outcome<ActionResult>>;
+  /** Resolves with the id of the fork when it exists. */
+  fork(
+    source: Pick<ThreadRow, 'id' | 'directive'>,
+    body: ForkRequestBody,
+    by: WebCaller,
+  ): Promise<Outcome<ActionResult>>;
   /** Resumes the thread after a decision, unless another process has the lease. */
   decided(thread: string): void;
   /** Resumes the thread, so that it creates a new request. Called if the file of its request has changed. */

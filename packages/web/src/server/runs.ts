@@ -28,7 +28,12 @@ import {
   type ThreadObserver,
   type Threads,
 } from '@kernmantle/core/runtime';
-import type { ActionResult, ResumeRequestBody, RunRequestBody } from '../model/api.ts';
+import type {
+  ActionResult,
+  ForkRequestBody,
+  ResumeRequestBody,
+  RunRequestBody,
+} from '../model/api.ts';
 import type { Hub, Runs, WebCaller, WebParts } from './context.ts';
 
 interface RunsPorts extends Pick<WebParts, 'runtime' | 'store' | 'clock' | 'onError'> {
@@ -98,6 +103,21 @@ function optionsOf(id: string, body: ResumeRequestBody, asker: WebCaller): Resum
     words: message === undefined ? undefined : { text: message, by },
     by,
     audit: personAuditRow(actor, 'resume', id, why),
+  });
+}
+
+type ForkOptions = Parameters<Threads['fork']>[1];
+
+function forkOptionsOf(id: string, body: ForkRequestBody, asker: WebCaller): ForkOptions {
+  const actor = speakerOf(asker);
+  const { at, limits, model, message, why } = body;
+  return compact<ForkOptions>({
+    at,
+    model,
+    ...limitsIn(limits),
+    words: message === undefined ? undefined : { text: message, by: actorName(actor) },
+    by: { who: asker.who, surface: 'web' },
+    audit: personAuditRow(actor, 'fork', id, why),
   });
 }
 
@@ -241,6 +261,14 @@ export function createRuns(ports: RunsPorts): Runs {
       const refused = auditFailures(runtime, 'resume', id, by);
       const go = resume(id, (threads, signal) => threads.resume(id, signal, options), body);
       return refused(await go);
+    },
+    async fork({ id, directive }, body, by) {
+      const options = forkOptionsOf(id, body, by);
+      const refused = auditFailures(runtime, 'fork', id, by);
+      const lowered = checkLowered(runtime, directive, options.limits);
+      if (!lowered.ok) return refused(lowered);
+      const work: RunWork = (threads, signal) => threads.fork(id, options, signal);
+      return refused(await launcher.launch(work, 'fork'));
     },
     decided: () => resumer.look(),
     askAgain(id) {

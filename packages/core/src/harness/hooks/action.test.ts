@@ -4,15 +4,8 @@ import { type Failure, fail } from '../../base/index.ts';
 import type { Bounds } from '../../journal/index.ts';
 import { contextWarning, limitEvent } from '../limits/limit.ts';
 import type { RaiseRoom } from '../limits/limit-ceiling.ts';
-import { stepDone } from '../thread/restore.ts';
-import {
-  decide,
-  decideFailure,
-  type HookDecision,
-  NO_BOUNDS,
-  type Situation,
-  withoutHook,
-} from './action.ts';
+import { NO_BOUNDS, stepDone } from '../thread/restore.ts';
+import { decide, decideFailure, type HookDecision, type Situation, withoutHook } from './action.ts';
 import { afterStep, beforeStep, type CheckpointEvent, onError } from './checkpoint.ts';
 import type { Action, HookVerdict } from './hook-answer.ts';
 

@@ -16,8 +16,6 @@ const MAX_SKIPS = 3;
 /** Deepest level of hooks of hooks. Hooks below this level never run. */
 export const MAX_HOOK_NESTING = 2;
 
-export const NO_BOUNDS: Bounds = { retries: 0, skips: {} };
-
 export type HookDecision =
   /** The run continues. The model can get a message, for example to repair an error. */
   | { readonly do: 'proceed' | 'tell_error' | 'tell_warning' }

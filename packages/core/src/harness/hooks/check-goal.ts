@@ -10,7 +10,13 @@ import {
   markFailure,
   mergeAll,
 } from '../../flow/index.ts';
-import { type DataOf, eventsInForce, type Recorded, readJournal } from '../../journal/index.ts';
+import {
+  type DataOf,
+  eventsInForce,
+  ownEvents,
+  type Recorded,
+  readJournal,
+} from '../../journal/index.ts';
 import type { Ending } from '../loop.ts';
 import { tell } from '../thread/talk.ts';
 import type { Thread } from '../thread/thread.ts';
@@ -37,7 +43,7 @@ const nextRound = ({ count, reason: last, equal }: Rounds, reason: string): Roun
 export function roundsIn(events: readonly Recorded[]): Rounds {
   const writes = new Set<string>();
   let rounds: Rounds = { count: 0, equal: 0 };
-  for (const { type, data } of events) {
+  for (const { type, data } of ownEvents(events)) {
     if (type === 'signal' && data.after !== undefined) rounds = { count: 0, equal: 0 };
     if (type === 'tool_call' && data.effect === 'write') writes.add(data.call_id);
     if (type === 'tool_result' && !data.is_error && writes.has(data.call_id)) rounds.equal = 0;

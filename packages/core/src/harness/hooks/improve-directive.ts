@@ -6,7 +6,7 @@ import { hash } from 'node:crypto';
 import { fail, type Outcome, ok, plainText } from '../../base/index.ts';
 import { carries, EMPTY, mergeAll } from '../../flow/index.ts';
 import { type Directive, parseDirective } from '../../items/index.ts';
-import { type Proposal, type Recorded, startOf } from '../../journal/index.ts';
+import { ownEvents, type Proposal, type Recorded, startOf } from '../../journal/index.ts';
 import type { NewApproval } from '../../store/index.ts';
 import { unpackMarks } from '../thread/conversation.ts';
 import { makeApprovalId, openingEvents } from '../thread/opening.ts';
@@ -152,7 +152,7 @@ async function openProposal(
   history: readonly Recorded[],
 ): Promise<{ open: Proposal; state: string | undefined } | undefined> {
   let open: Proposal | undefined;
-  for (const { type, data } of history) {
+  for (const { type, data } of ownEvents(history)) {
     if (type === 'approval' && data.kind === 'call' && data.action === 'anneal') open = data;
     else if (type === 'thread_end' || (type === 'retry' && data.annealed)) open = undefined;
   }

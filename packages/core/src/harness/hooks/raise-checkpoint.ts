@@ -51,7 +51,7 @@ import {
   warningLine,
   withheldResult,
 } from '../thread/prompt.ts';
-import { stepDone } from '../thread/restore.ts';
+import { NO_BOUNDS, stepDone } from '../thread/restore.ts';
 import { newAttempt, tell } from '../thread/talk.ts';
 import type {
   CompiledHook,
@@ -66,7 +66,6 @@ import {
   decide,
   decideFailure,
   type HookDecision,
-  NO_BOUNDS,
   type Situation,
   withoutHook,
 } from './action.ts';

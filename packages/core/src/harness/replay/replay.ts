@@ -17,6 +17,7 @@ import {
   type ThreadRow,
 } from '../../store/index.ts';
 import { createThread } from '../run/create.ts';
+import { copyEvents } from '../run/fork.ts';
 import type { ResumeOptions } from '../run/reopen.ts';
 import { prepareAgain, resumeThread } from '../run/resume.ts';
 import { hasShippedRunner } from '../run/runner.ts';
@@ -190,23 +191,56 @@ const wantedIn = (limits: JsonObject): JsonObject =>
     Object.entries(limits).map(([name, entry]) => [name, getOwn(entry, 'value') ?? null]),
   );
 
+/** Returns the index of the first event that a replay makes again. A fork begins after its copied events. */
+function firstOwn(events: readonly Recorded[]): number {
+  const fork = events.findLastIndex(({ type }) => type === 'fork');
+  if (fork < 0) return 0;
+  const rest = events.findIndex(
+    ({ type }, at) => at > fork && type !== 'tool_result' && type !== 'injected_message',
+  );
+  return rest < 0 ? events.length : rest;
+}
+
+/** Puts the events before index `begin` into the empty store, and resumes the fork as its first process did. */
+async function forkAgain(
+  stage: ReplayStage,
+  row: ThreadRow,
+  events: readonly Recorded[],
+): Promise<Outcome<ThreadResult>> {
+  const copies = copyEvents(events);
+  if (!copies.ok) return copies;
+  const created = await stage.ports.store.createThread({
+    ...emptyRow(stage, row),
+    events: copies.output,
+    start: { queue: {} },
+  });
+  return created.ok ? await resumeThread(stage.ports, row.id) : created;
+}
+
 /** Runs one process after the other. Each ends at the position of its recorded end. */
 async function runAgain(
   stage: ReplayStage,
-  prepared: Prepared,
-  place: ThreadOrigin,
+  row: ThreadRow,
+  start: { prepared: Prepared; place: ThreadOrigin },
   events: readonly Recorded[],
   end: number,
   goesOn: boolean,
 ): Promise<Outcome<ThreadResult>> {
   const { ports, until } = stage;
+  const { prepared, place } = start;
   const none = new AbortController().signal;
-  const resumes = events.flatMap((event, at) => (at < end && isResume(event) ? [at] : []));
+  const begin = firstOwn(events);
+  const resumes = events.flatMap((event, at) =>
+    at >= begin && at < end && isResume(event) ? [at] : [],
+  );
   const ends = [...resumes.map((at) => endOf(events.slice(0, at))), end];
   if (goesOn) ends[resumes.length] = Number.POSITIVE_INFINITY;
   until(ends[0] as number);
   const message = startOf(events)?.message ?? '';
-  let result = await runPrepared(ports, prepared, place, none, message);
+  let result =
+    begin === 0
+      ? await runPrepared(ports, prepared, place, none, message)
+      : await forkAgain(stage, row, events.slice(0, begin));
   for (const [index, at] of resumes.entries()) {
     if (!result.ok) return result;
     until(at);
@@ -277,7 +311,7 @@ export async function replayThread(
   const events = journal.output.slice(0, endOf(journal.output));
   const record = createReplayRecord(events);
   const stage = createReplayStage(ports, store, empty, id, record);
-  const first = events.findIndex(isResume);
+  const first = events.findIndex((event, at) => at >= firstOwn(events) && isResume(event));
   const firstRun = first < 0 ? events : events.slice(0, first);
   const prepared = await prepareAgain(stage.ports, row.output, firstRun);
   if (!prepared.ok) return prepared;
@@ -288,7 +322,8 @@ export async function replayThread(
   const isWhole = last < 0;
   const isCut = events.length < journal.output.length;
   const goesOn = isWhole && !isCut;
-  const result = await runAgain(stage, prepared.output, place.output, events, end, goesOn);
+  const start = { prepared: prepared.output, place: place.output };
+  const result = await runAgain(stage, row.output, start, events, end, goesOn);
   if (!result.ok) return result;
   const replayed = await readRepeated(stage.ports.store, id);
   if (!replayed.ok) return replayed;

@@ -114,6 +114,10 @@ export function createApproved(self: () => RecordedRights): ApprovedRights {
       if (note.state !== 'used' || note.kind !== 'capability') return;
       lostUses.set(note.call_id, [...(lostUses.get(note.call_id) ?? []), note.approval]);
     },
+    startOver() {
+      rights.clear();
+      lostUses.clear();
+    },
     restoreResult: (call) => void lostUses.delete(call),
     leftFor: (call) => lostUses.get(call) ?? [],
     async load() {

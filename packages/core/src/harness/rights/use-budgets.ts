@@ -3,17 +3,18 @@
 // call, before it is counted, and it is counted before the call begins. If two processes take the last use at
 // the same time, at least one of them reads both uses. A limit is never exceeded, and uses of a lost process are
 // not returned.
-import { type Failure, fail, type Json, type Outcome, ok } from '../../base/index.ts';
+import { type Failure, fail, getOwn, type Json, type Outcome, ok } from '../../base/index.ts';
 import { readStored } from '../../journal/index.ts';
 import { type Answer, allThreads, type Store, type StoredEvent } from '../../store/index.ts';
 import type { CallIntent, HarnessPorts, Thread, UseBudget } from '../thread/thread.ts';
 
 type Counts = Pick<Store, 'query' | 'read'>;
 
-const COUNTED = ['tool_call', 'tool_result'] as const;
+const COUNTED = ['tool_call', 'tool_result', 'fork'] as const;
 
 /** Returns the number of uses in a journal. A call that never began does not count. */
 function usesIn(events: readonly StoredEvent[], tool: string): number {
+  let below = 0;
   const taken = new Set<string>();
   const byCall = new Map<Json, string>();
   for (const { type, data } of events) {
@@ -26,9 +27,9 @@ function usesIn(events: readonly StoredEvent[], tool: string): number {
     } else if (type === 'tool_result') {
       if (unused === true) taken.delete(byCall.get(call_id) ?? '');
       byCall.delete(call_id);
-    }
+    } else if (type === 'fork') below += Number(getOwn(data.uses, tool) ?? 0);
   }
-  return taken.size;
+  return taken.size + below;
 }
 
 async function threadsWithin(store: Counts, thread: string): Answer<string[]> {
@@ -36,7 +37,11 @@ async function threadsWithin(store: Counts, thread: string): Answer<string[]> {
   return found.ok ? ok(found.output.map(({ id }) => id)) : found;
 }
 
-async function usesWithin(store: Counts, { thread, tool }: UseBudget): Answer<number> {
+/** Returns the number of uses by a thread and its descendants. */
+export async function usesWithin(
+  store: Counts,
+  { thread, tool }: Pick<UseBudget, 'thread' | 'tool'>,
+): Answer<number> {
   const threads = await threadsWithin(store, thread);
   if (!threads.ok) return threads;
   let count = 0;

@@ -65,7 +65,8 @@ function searchText(text: string, mask: (text: string) => string): string {
 interface GivenParts {
   readonly marks?: Descriptor | undefined;
   readonly given?: GivenMarks | undefined;
-  readonly parent?: Thread | undefined;
+  /** Thread whose secrets are masked. Absent: only the secrets of the environment and the inputs are known. */
+  readonly parent?: { readonly place: Pick<Thread['place'], 'id'> } | undefined;
 }
 
 export interface AboutRun {

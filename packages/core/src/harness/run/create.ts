@@ -1,9 +1,8 @@
 // Creates the state of one running thread from its row and its prepared directive.
 import { type Outcome, ok } from '../../base/index.ts';
-import { type Recorded, startOf } from '../../journal/index.ts';
+import { hidesUntrusted, type Recorded, startOf } from '../../journal/index.ts';
 import type { LeasedThread } from '../../store/index.ts';
 import { createRoom } from '../compact/room.ts';
-import { NO_BOUNDS } from '../hooks/action.ts';
 import { createCostMeter, NO_COST, unpackCost } from '../limits/cost.ts';
 import { createApproved } from '../rights/approved-rights.ts';
 import { createRules, rulesOf } from '../rights/thread-rules.ts';
@@ -17,6 +16,7 @@ import { withoutStrangers } from '../thread/opening.ts';
 import { nativeTools, permittedTools } from '../thread/permitted-tools.ts';
 import { systemPrompt } from '../thread/prompt.ts';
 import type { References } from '../thread/references.ts';
+import { NO_BOUNDS } from '../thread/restore.ts';
 import type { Control, HarnessPorts, Prepared, RunHook, Talk, Thread } from '../thread/thread.ts';
 import { MODEL_TOOLS } from '../turn/ask-model.ts';
 import { openReserve, splitLimits } from './run-hook.ts';
@@ -78,7 +78,7 @@ async function referencesOf(
   ports: HarnessPorts,
   { isReference, history }: Start,
 ): Promise<References | undefined> {
-  if (!(isReference ?? startOf(history)?.untrusted === 'reference')) return undefined;
+  if (!(isReference ?? hidesUntrusted(history))) return undefined;
   const { createReferences } = await import('../thread/references.ts');
   return createReferences((content) => shortenShown(ports, content));
 }
@@ -165,6 +165,7 @@ export async function createThread(ports: HarnessPorts, start: Start): Promise<O
       detached,
       nesting: (parent?.place.nesting ?? 0) + (kind === 'hook' ? 1 : 0),
       ...(prepared.plan && { plan: prepared.plan }),
+      ...(prepared.comparison && { comparison: prepared.comparison }),
       item: prepared.item,
       directive: prepared.directive,
       inputs: prepared.inputs,

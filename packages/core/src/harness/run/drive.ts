@@ -2,7 +2,7 @@
 // rights that the directive declares with the granted ones; a hook can accept less than it declares.
 import { type Failure, fail, messageOf, type Outcome, ok } from '../../base/index.ts';
 import { shownPolicyFile } from '../../flow/index.ts';
-import type { Recorded } from '../../journal/index.ts';
+import { forkOf, type Recorded } from '../../journal/index.ts';
 import { isEnded } from '../../store/index.ts';
 import { capsOn, type Grant, grantName } from '../../trust/index.ts';
 import { endDescendants, signalParent } from '../children/children.ts';
@@ -22,7 +22,7 @@ import { runTurn } from '../turn/turn.ts';
 import { checkExpected } from './expected-calls.ts';
 import { finalEnding, finish } from './finish.ts';
 import { endHooks } from './recover.ts';
-import { ownRunner, runOwn } from './runner.ts';
+import { COMPARE, ownRunner, runOwn } from './runner.ts';
 
 /** Names the policies that allow nothing of a right, by level and file. */
 function policiesAgainst({ ports }: Pick<Thread, 'ports'>, grant: Grant): string {
@@ -136,8 +136,12 @@ function loopPorts(thread: Thread): LoopPorts {
 
 /** Runs the runner of the program, a plan, the script of the directive, or turns of a model. */
 async function loopOf(thread: Thread, history: readonly Recorded[]): Promise<Ending> {
-  const runner = ownRunner(thread.ports.threads, thread.place.runner);
   const loop = loopPorts(thread);
+  if (thread.place.runner === COMPARE) {
+    const { compareTurns } = await import('./compare-turns.ts');
+    return await compareTurns(thread, loop.between);
+  }
+  const runner = ownRunner(thread.ports.threads, thread.place.runner);
   const { plan, directive } = thread.place;
   if (plan && !runner) {
     const { runPlannedThread } = await import('../script-thread/plan-thread.ts');
@@ -163,7 +167,9 @@ async function runToEnding(
 ): Promise<Ending> {
   try {
     await settle?.();
-    const denied = thread.journal.turn === 0 ? await checkStart(thread) : undefined;
+    // A fork begins after the last turn of its source.
+    const isFirst = thread.journal.turn === (forkOf(history)?.turn ?? 0);
+    const denied = isFirst ? await checkStart(thread) : undefined;
     const own = denied ?? (await loopOf(thread, history));
     const { stopped, ending = own } = thread.control;
     const last = stopped ? ending : own;

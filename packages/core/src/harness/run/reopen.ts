@@ -76,6 +76,7 @@ export function mayReopen(row: ThreadRow, options: ResumeOptions): Outcome<null>
 export function limitsSet(history: readonly Recorded[], row: ThreadRow): EffectiveLimits {
   let packed = startOf(history)?.limits ?? row.limits;
   for (const { type, data } of history) {
+    if (type === 'fork') packed = data.limits;
     if (type === 'signal' && data.limits) packed = { ...packed, ...data.limits };
   }
   return unpackLimits(packed);

@@ -14,6 +14,7 @@ import {
   decodeAll,
   eventFlags,
   eventsInForce,
+  forkOf,
   type JournalEvent,
   lastReply,
   type OpenWork,
@@ -41,6 +42,7 @@ import type { DirectiveTalk, HarnessPorts, Prepared, Thread } from '../thread/th
 import { createThread } from './create.ts';
 import { drive, finishUnlessSignalled, keepsPause } from './drive.ts';
 import { finalEnding } from './finish.ts';
+import { mendArtifacts } from './fork.ts';
 import { mayStart, prepareThread } from './prepare.ts';
 import {
   chargeUnreadRequests,
@@ -94,8 +96,10 @@ function endingBeforeCrash(
   const lastSaid = lastReply(history);
   if (!lastSaid) return undefined;
   const { at, content } = lastSaid;
-  // The thread ended with this reply and was reopened since.
-  const isOld = history.slice(at + 1).some(({ type, data }) => type === 'signal' && data.after);
+  // The thread ended with this reply and was reopened or forked since.
+  const later = history.slice(at + 1);
+  const isOld =
+    forkOf(later) !== undefined || later.some(({ type, data }) => type === 'signal' && data.after);
   // The goal was not reached with this reply, and the model has the reason.
   if (isOld || roundsIn(history.slice(at + 1)).count > 0) return undefined;
   const after = history.slice(at + 1).filter(({ type }) => eventFlags(type).changesConversation);
@@ -120,7 +124,7 @@ export async function prepareAgain(
     inputs: row.inputs as JsonObject,
     ...(start?.stream && { stream: true }),
   };
-  const model = start?.model ?? '';
+  const model = forkOf(history)?.data.model ?? start?.model ?? '';
   const own = await prepare(ports, request);
   const isOther = model !== '' && model !== 'none' && (!own.ok || own.output.model.model !== model);
   const prepared = isOther ? await prepare(ports, { ...request, model }) : own;
@@ -172,6 +176,10 @@ async function recreateThread(
   const decoded = stored.ok ? decodeAll(stored.output) : stored;
   if (!decoded.ok) return decoded;
   const history = decoded.output;
+  if (leased.row.status === 'spawning' && !ports.replay) {
+    const mended = await mendArtifacts(ports, leased.thread, history);
+    if (!mended.ok) return mended;
+  }
   const changed = await applyApproved(ports, history);
   if (!changed.ok) return changed;
   const again = await prepareAgain(ports, leased.row, history, options.elsewhere);

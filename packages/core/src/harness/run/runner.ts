@@ -18,8 +18,11 @@ import type { Runner } from '../thread/ports.ts';
 import type { Interruptible, Thread, ThreadsPort } from '../thread/thread.ts';
 
 const SHIPPED: readonly string[] = ['safety', 'plain'];
-/** True for a runner with hooks. The plain loop has none. */
-export const hasHooks = (runner = 'safety'): boolean => runner !== 'plain';
+/** Runner of `km replay --model`. It asks a model and executes nothing. No spawn can name it. */
+export const COMPARE = 'compare';
+
+/** True for a runner with hooks. The plain loop and a comparison have none. */
+export const hasHooks = (runner = 'safety'): boolean => runner !== 'plain' && runner !== COMPARE;
 
 /** True for the runners of the harness, which record every step in the journal. */
 export const hasShippedRunner = (runner: string): boolean => SHIPPED.includes(runner);

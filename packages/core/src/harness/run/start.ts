@@ -135,7 +135,7 @@ const identityOf = (
 });
 
 /** Returns the versions of everything that the thread runs with, because files can change later. */
-function whatRan(
+export function whatRan(
   ports: HarnessPorts,
   { item, directive, model }: Prepared,
   { parent, kind, by }: ThreadOrigin,

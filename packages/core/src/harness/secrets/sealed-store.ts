@@ -1,7 +1,15 @@
 // Wraps the store for the harness: known secrets are replaced in values that are written and restored in values that
 // are read, with one vault for each thread that has a secret. INVARIANT: a known secret never reaches the file as
 // readable text. Only the owner of the lease gets it restored; another thread that reads the journal gets references.
-import { type Json, type JsonObject, type Outcome, ok, parseJson } from '../../base/index.ts';
+import { hash } from 'node:crypto';
+import {
+  type Json,
+  type JsonObject,
+  type Outcome,
+  ok,
+  parseJson,
+  plainText,
+} from '../../base/index.ts';
 import { readStored } from '../../journal/index.ts';
 import {
   type Answer,
@@ -125,6 +133,10 @@ class Vaults {
   }
 }
 
+const ARTIFACT = /sha256:[0-9a-f]{64}/g;
+/** Returns the names of artifacts in a text. Results name them, and so do calls that read them. */
+export const artifactsIn = (text: string): readonly string[] => text.match(ARTIFACT) ?? [];
+
 const MAX_NESTING = 200;
 const asBytes = (value: JsonObject): Uint8Array => Buffer.from(JSON.stringify(value));
 const asJson = (bytes: Uint8Array): Outcome<JsonObject> =>
@@ -136,7 +148,7 @@ function sealThreads({ store, known }: SealPorts, vaults: Vaults) {
     const { id } = thread;
     if (parent !== undefined) known.inherit(id, parent);
     known.learn(id, inputSecrets(thread.inputs));
-    vaults.add(id);
+    if (!vaults.has(id)) vaults.add(id);
     const events = vaults.hideEvents(id, thread.events);
     if (!events.ok) return events;
     const inputs = vaults.hide(id, thread.inputs);
@@ -149,8 +161,38 @@ function sealThreads({ store, known }: SealPorts, vaults: Vaults) {
     vaults.kept(leased.thread, sealed.secrets);
     return { ...leased, row: { ...leased.row, inputs } };
   }
+  /** Returns the events of a fork with the names that artifacts with secrets get, because they are sealed anew. */
+  async function renamed(id: string, source: string, events: readonly NewEvent[]) {
+    const loaded = await vaults.load(source);
+    if (!loaded.ok) return loaded;
+    known.inherit(id, source);
+    vaults.add(id);
+    const texts = events.map(({ data, text }) => text ?? JSON.stringify(data));
+    const names = new Map<string, string>();
+    for (const name of new Set(texts.flatMap(artifactsIn))) {
+      const bytes = await store.artifact(source, name);
+      const value = bytes.ok ? asJson(bytes.output) : bytes;
+      const plain = value.ok ? vaults.reveal(source, value.output) : value;
+      const hidden = plain.ok ? vaults.hide(id, plain.output) : plain;
+      const now = hidden.ok ? `sha256:${hash('sha256', asBytes(hidden.output))}` : name;
+      if (now !== name) names.set(name, now);
+    }
+    return ok(
+      events.map((event, at) => {
+        const before = texts[at] ?? '';
+        const text = before.replace(ARTIFACT, (name) => names.get(name) ?? name);
+        const data = text === before ? undefined : asJson(Buffer.from(text));
+        return data?.ok ? { ...event, text, data: data.output } : event;
+      }),
+    );
+  }
   const createThread: Store['createThread'] = async (thread) => {
-    const sealed = seal(thread);
+    const fork = thread.events.findLast(({ type }) => type === 'fork');
+    const source = fork && plainText(fork.data.from);
+    const events =
+      source === undefined ? ok(thread.events) : await renamed(thread.id, source, thread.events);
+    if (!events.ok) return events;
+    const sealed = seal({ ...thread, events: events.output }, source);
     if (!sealed.ok) return sealed;
     const created = await store.createThread(sealed.output);
     if (created.ok) return ok(asCreated(created.output, thread, sealed.output));
@@ -287,8 +329,10 @@ export function sealStore(ports: SealPorts) {
     /** Restores the secrets in the inputs of a thread that was taken from the queue. */
     opened,
     /** Returns a journal with restored secrets, for the owner of the lease and for a replay. */
-    async history(thread: string): Answer<StoredEvent[]> {
-      const events = await readStored(store, thread);
+    async history(thread: string, most?: number): Answer<StoredEvent[]> {
+      const events = await readStored(store, thread, undefined, {
+        ...(most !== undefined && { most }),
+      });
       if (!events.ok) return events;
       const loaded = await vaults.load(thread);
       return loaded.ok ? vaults.revealEvents(thread, events.output) : loaded;

@@ -14,6 +14,7 @@ import {
   type JournalEvent,
   type OpenWork,
   openWork,
+  ownEvents,
   project,
   type Recorded,
   type RecordedOf,
@@ -46,7 +47,7 @@ export function findSnapshot(
   history: readonly Recorded[],
   name: SnapshotName,
 ): Outcome<number> {
-  const all = eventsInForce(history).filter((event) => event.type === 'snapshot');
+  const all = ownEvents(eventsInForce(history)).filter((event) => event.type === 'snapshot');
   const snapshot = name === 'last' ? all.at(-1) : all.find(({ seq }) => seq === name);
   if (snapshot) return ok(snapshot.seq);
   const list = all.map(({ seq, data }) => `${seq} (${data.reason})`);
@@ -68,7 +69,7 @@ export function mayRewind({ id, status, parent, root }: ThreadRow): Outcome<null
 }
 
 /** Returns the call that made the snapshot, if it had no result then. */
-function snapshotCall(inForce: readonly Recorded[], from: number): string | undefined {
+export function snapshotCall(inForce: readonly Recorded[], from: number): string | undefined {
   const before = inForce.filter(({ seq }) => seq <= from);
   const call = before.findLast((event) => event.type === 'tool_call');
   if (call?.data.verb !== 'help') return undefined;
@@ -106,6 +107,8 @@ export function rewindEvents(
     events.push({ type: 'injected_message', data: { ...words, marks: packMarks(FROM_USER) } });
   return events;
 }
+
+export const NO_BOUNDS: Bounds = { retries: 0, skips: {} };
 
 /** Returns the bounds after a step was run, which resets the count of its skips in a row. */
 export function stepDone(bounds: Bounds, step: string): Bounds {
@@ -162,6 +165,26 @@ function resumedWith(thread: ModelUser, data: DataOf<'signal'>, own: EffectiveLi
   switchModel(thread, data.model);
 }
 
+/**
+ * Starts rights, limits, hooks and the model of a fork anew. The conversation, its marks and the rules of executed
+ * directives stay. INVARIANT: no approval of the source is ever in force in the fork.
+ */
+function forked(thread: RestorableState, data: DataOf<'fork'>, own: EffectiveLimits): void {
+  const { talk, budget, hooks, control, rights } = thread;
+  rights.approved.startOver();
+  [talk.reminders, talk.loops] = [0, 0];
+  talk.triedModels.clear();
+  talk.detector.startOver();
+  budget.limits = own;
+  budget.warned.clear();
+  hooks.fired.clear();
+  hooks.bounds = NO_BOUNDS;
+  control.failures.clear();
+  switchModel(thread, data.model);
+  // The replies of the source can quote text that is a reference from now on.
+  if (data.untrusted) talk.conversation.learn(talk.conversation.allMarks());
+}
+
 /** Applies the result of a step to rights, rules, failures in a row and skips in a row. */
 function stepEnded(
   thread: Pick<Thread, 'rights' | 'hooks' | 'control'>,
@@ -209,6 +232,9 @@ function restore(thread: RestorableState, event: Recorded, own: EffectiveLimits)
       return;
     case 'approval':
       thread.rights.approved.restore(event.data);
+      return;
+    case 'fork':
+      forked(thread, event.data, own);
       return;
     case 'assistant_message': {
       if (event.data.injected) return;

@@ -21,6 +21,7 @@ import type {
   JournalEvent,
   Marks,
   Opening,
+  Recorded,
 } from '../../journal/index.ts';
 import type { Kernel } from '../../kernel/index.ts';
 import type { Price, Prices, ResolvedModel, ToolDefinition } from '../../llm/index.ts';
@@ -90,10 +91,19 @@ export interface Lineage {
   readonly nesting: number;
   /** Present if the model writes a plan before it reads anything. `check`: the plan is checked and not run. */
   readonly plan?: 'run' | 'check';
+  readonly comparison?: ComparedTurns;
   readonly item: DirectiveItem;
   readonly directive: Directive;
   /** Inputs of the current attempt. A hook can replace them when it restarts the run. */
   inputs: JsonObject;
+}
+
+/** The recorded turns with which a thread of the runner `compare` compares the calls of another model. */
+interface ComparedTurns {
+  readonly history: readonly Recorded[];
+  /** Numbers of the first and the last turn that are compared. */
+  readonly from: number;
+  readonly to: number;
 }
 
 interface Rights {
@@ -161,6 +171,8 @@ export interface ApprovedRights {
   taken(call: string, uses: readonly TakenUse[], refused: ReadonlyMap<string, Failure>): void;
   /** Approvals that a lost process took for a call without a result. */
   leftFor(call: string): readonly string[];
+  /** Drops all rights of this thread, which belong to the source of a fork. */
+  startOver(): void;
   /** Drops the uses that a lost process took for this call, because the journal has its result. */
   restoreResult(call: string): void;
   /** Marks the approval as exercised. Fails with `permission_denied` if this token's call did not take it. */
@@ -197,6 +209,8 @@ export interface Talk {
   readonly system: string;
   /** Tools that the model can call. Absent: the four kernel tools. */
   readonly tools?: readonly ToolDefinition[];
+  /** The conversation is that of another thread, so the reply is not added to it. */
+  readonly isCompared?: true;
   /** Number of the plan that the model is asked for. */
   readonly plan?: number;
   /** The pass whose summary the model is asked for, and the longest answer in tokens. */
@@ -373,6 +387,8 @@ export interface Prepared {
   room?: LimitAmounts;
   stream?: boolean;
   plan?: 'run' | 'check';
+  /** The turns of another thread, for the runner `compare`. Absent for all other runners. */
+  comparison?: ComparedTurns;
 }
 
 /** Ports of the harness to everything outside of it. The runtime creates them once. */
@@ -429,8 +445,8 @@ export interface ThreadsPort {
   elsewhere(path: string, allow: (real: string) => Outcome<null>): Promise<Outcome<HarnessPorts>>;
   /** Resumes a thread that no process runs. */
   resume(id: string): Promise<Outcome<ThreadResult>>;
-  /** Reads the journal of a thread that this process runs. Secrets are in the clear. */
-  history(id: string): Answer<StoredEvent[]>;
+  /** Reads a journal, or its first events (`most`). Secrets are in the clear. */
+  history(id: string, most?: number): Answer<StoredEvent[]>;
 }
 
 export interface LiveThread {

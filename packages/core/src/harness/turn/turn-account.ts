@@ -92,7 +92,8 @@ const isGuess = ({ row }: Price): boolean => row.endsWith(':default');
 type TurnEnd = DataOf<'turn_end'>;
 type NewReply = { type: 'assistant_message'; data: Reply };
 
-const isApart = ({ tools }: Talk): boolean => tools?.length === 0;
+const isApart = ({ tools, isCompared }: Talk): boolean =>
+  isCompared === true || tools?.length === 0;
 
 /** Returns the events of a reply. Calls with unreadable arguments get a result at once. */
 function replyEvents(talk: Talk, reply: ModelReply, bytes: number): [NewReply, ...JournalEvent[]] {
@@ -122,7 +123,7 @@ function replyEvents(talk: Talk, reply: ModelReply, bytes: number): [NewReply, .
   ];
   if (!broken && bad.length === 0) return events;
   const marks = packMarks(talk.conversation.ownMarks());
-  for (const { id, name, text, message } of bad) {
+  for (const { id, name, text, message } of isApart(talk) ? [] : bad) {
     const content = badArgumentsResult(name, text, message);
     events.push({ type: 'tool_result', data: { call_id: id, content, is_error: true, marks } });
   }

@@ -40,7 +40,8 @@ function requestOf(thread: Thread, account: TurnAccount): ModelRequest {
   // The last turn follows from the turns that are counted and the limit in force. The journal has both, so a
   // replay needs no event for it. A question of a script has no turns to plan.
   const { turns } = budget.meter.read();
-  const isLast = BigInt(turns) === budget.limits.turns?.value && talk.tools?.length !== 0;
+  const hasNext = talk.tools?.length !== 0 && !talk.isCompared;
+  const isLast = BigInt(turns) === budget.limits.turns?.value && hasNext;
   const line = isLast ? lastTurnLine(turns) : undefined;
   return {
     system: talk.system,

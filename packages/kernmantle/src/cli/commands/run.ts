@@ -142,7 +142,7 @@ interface Follow {
 }
 
 /** Implements `--replies`: a scripted provider replaces all providers. */
-async function withReplies(
+export async function withReplies(
   call: CommandCall,
   file: string,
   work: (call: CommandCall, standIn: ProviderEndpoint) => Promise<Ending>,

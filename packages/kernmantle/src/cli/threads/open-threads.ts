@@ -44,27 +44,35 @@ export function withRegistry(
   call: CommandCall,
   work: (access: ThreadWork) => Promise<Ending>,
   nothing?: (runtime: Runtime) => unknown,
+  more?: Parameters<typeof withThreads>[4],
 ): Promise<Ending> {
   const { terminal } = call;
-  return withThreads(call, work, {}, async (runtime) => {
+  const before = async (runtime: Runtime): Promise<Ending | undefined> => {
     if (runtime.registry.isThere()) return undefined;
     const message = `no thread has run in \`${runtime.project}\` yet`;
     if (nothing)
       return terminal.finish(ok(await nothing(runtime)), () => terminal.note(visible(message)));
     const hint = 'start one with `km run DIRECTIVE`, or name the project with `-C DIR`';
     return fail('not_found', message, { hint });
-  });
+  };
+  return withThreads(call, work, {}, before, more);
 }
 
 /** Opens the registry and finds the thread that the first argument names. */
 export const withThread = (
   call: CommandCall,
   work: (row: ThreadRow, access: ThreadWork) => Promise<Ending>,
+  more?: Parameters<typeof withThreads>[4],
 ): Promise<Ending> =>
-  withRegistry(call, async (access) => {
-    const row = await findThread(access.store, asText(call.args[0]));
-    return row.ok ? await work(row.output, access) : row;
-  });
+  withRegistry(
+    call,
+    async (access) => {
+      const row = await findThread(access.store, asText(call.args[0]));
+      return row.ok ? await work(row.output, access) : row;
+    },
+    undefined,
+    more,
+  );
 
 /** Finds a thread by its id. `last` is the newest thread that is not a hook. */
 export async function findThread(

@@ -1,5 +1,5 @@
 // Commands of the terminal that are equivalent to actions, and the request of the form for limits.
-import type { LimitMeter, ResumeRequestBody, WebAction } from '../../model/api.ts';
+import type { ForkRequestBody, LimitMeter, ResumeRequestBody, WebAction } from '../../model/api.ts';
 import { limitValue, shellWord } from '../../model/format.ts';
 
 const COMMANDS: Readonly<Record<WebAction, string>> = {
@@ -10,6 +10,7 @@ const COMMANDS: Readonly<Record<WebAction, string>> = {
   stop: 'threads stop',
   kill: 'threads kill',
   replay: 'replay',
+  fork: 'threads fork',
 };
 /** Returns the equivalent command of the terminal. */
 export const commandOf = (act: WebAction, id: string, rest = ''): string =>
@@ -54,6 +55,15 @@ export function wishOf(
     ...(message !== '' && { message }),
     ...(why !== '' && { why }),
   };
+}
+
+export function forkCommand(id: string, { at, message }: ForkRequestBody): string {
+  const place = at === undefined ? '' : ` --at ${at}`;
+  return commandOf(
+    'fork',
+    id,
+    message === undefined ? place : `${place} --message ${shellWord(message)}`,
+  );
 }
 
 export function resumeCommand(id: string, { limits, model, message }: ResumeRequestBody): string {

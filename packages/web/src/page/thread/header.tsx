@@ -142,7 +142,7 @@ function Meta({ view, until }: { view: ThreadView; until: number }) {
   );
 }
 
-export type Sheet = 'stop' | 'raise' | 'more' | 'replay' | 'graph';
+export type Sheet = 'stop' | 'raise' | 'more' | 'replay' | 'fork' | 'graph';
 
 interface ActsProps {
   readonly view: ThreadView;

@@ -67,7 +67,7 @@ function LimitRows(props: {
   );
 }
 
-const Field = (props: {
+export const Field = (props: {
   label: string;
   value: string;
   hint: string;

@@ -216,6 +216,7 @@ export function MoreDialog(props: {
           onClose();
         })}
         {item('resume', 'play', 'Resume with other limits…', () => onSheet('raise'))}
+        {item('fork', 'child', 'Fork…', () => onSheet('fork'))}
         {item('replay', 'back', 'Replay…', () => onSheet('replay'))}
         {acting.mayKill ? item('kill', 'no', 'Kill…', () => onSheet('stop')) : null}
       </ul>

@@ -46,6 +46,7 @@ const REASONS: Readonly<Partial<Record<WebAction, string>>> = {
   stop: 'the thread has ended',
   kill: 'the thread has ended',
   replay: 'only an ended thread can be replayed',
+  fork: 'a child cannot be forked; fork its root',
 };
 
 function reasonAgainst(act: WebAction, view: ThreadView | undefined): string | undefined {
@@ -107,7 +108,9 @@ export function useActing(
       const mark = { act, after: now.current.last, status: now.current.status, at: Date.now() };
       setSent((before) => [...before, mark]);
       const answer = await post<T>(`threads/${encodeURIComponent(id)}/${act}`, body);
-      if (!answer.ok || act === 'replay') setSent((before) => before.filter((one) => one !== mark));
+      // These actions add no event to this thread.
+      const isElsewhere = act === 'replay' || act === 'fork';
+      if (!answer.ok || isElsewhere) setSent((before) => before.filter((one) => one !== mark));
       if (!answer.ok) setRefusal({ act, error: answer.error, command });
       else if (act === 'stop') setStoppedAt(Date.now());
       return answer;

@@ -24,6 +24,7 @@ import { CostTab } from '../thread/cost-tab.tsx';
 import { Provenance } from '../thread/decision.tsx';
 import { DueBar } from '../thread/due-bar.tsx';
 import { EventsTab } from '../thread/events-tab.tsx';
+import { ForkSheet } from '../thread/fork-sheet.tsx';
 import { isEndedStatus, type Sheet, ThreadDock, ThreadHeader } from '../thread/header.tsx';
 import { Inspector } from '../thread/inspector.tsx';
 import { useOpenedChildren } from '../thread/opened-children.tsx';
@@ -266,6 +267,7 @@ function Sheets(props: {
   if (sheet === 'raise') {
     return <RaiseSheet view={view} acting={acting} currency={currency} onClose={close} />;
   }
+  if (sheet === 'fork') return <ForkSheet view={view} acting={acting} onClose={close} />;
   if (sheet === 'replay') return <ReplayDialog view={view} acting={acting} onClose={close} />;
   if (sheet === 'more') {
     return <MoreDialog view={view} acting={acting} onSheet={onSheet} onClose={close} />;

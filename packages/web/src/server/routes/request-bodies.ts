@@ -9,17 +9,20 @@ import {
   type Outcome,
   ok,
   oneOf,
+  plainText,
   problemsIn,
   type Rule,
   record,
   wholeBetween,
   wrongType,
 } from '@kernmantle/core/base';
+import { type ForkPoint, readForkPoint } from '@kernmantle/core/journal';
 import { parseThreadId, type Store, type ThreadRow } from '@kernmantle/core/store';
 import type { Context } from 'hono';
 import type {
   DataObject,
   DecisionRequest,
+  ForkRequestBody,
   InjectRequestBody,
   ResumeRequestBody,
   RunRequestBody,
@@ -74,12 +77,17 @@ const limits = record(
 const from: Rule<number | 'last'> = (value, place) =>
   value === 'last' ? value : wholeBetween(1, 1e9)(value, place);
 
+const point: Rule<ForkPoint> = (value, place) =>
+  readForkPoint(typeof value === 'number' ? String(value) : plainText(value)) ??
+  wrongType(place, 'the number of an event, `turn:N` or `last`', value);
+
 const RULES = {
   run: record(
     { directive: name, inputs: object, limits, model: name, message: words(MAX_WORDS) },
     { required: ['directive'] },
   ),
   resume: record({ limits, model: name, message: words(MAX_WORDS, 1), from, why }),
+  fork: record({ limits, model: name, message: words(MAX_WORDS, 1), at: point, why }),
   inject: record(
     { text: words(MAX_WORDS, 1), role: oneOf(['user', 'system']) },
     { required: ['text'] },
@@ -105,6 +113,7 @@ const RULES = {
 type BudgetChange = {
   run: Omit<RunRequestBody, 'inputs'> & { inputs?: DataObject };
   resume: ResumeRequestBody;
+  fork: ForkRequestBody;
   inject: Omit<InjectRequestBody, 'role'> & Partial<Pick<InjectRequestBody, 'role'>>;
   signal: Pick<SignalRequestBody, 'reason'>;
   interrupt: SignalRequestBody;

@@ -71,6 +71,13 @@ const resume =
     return request.ok ? await runs.resume(row.id, request.output, context.get('asker')) : request;
   };
 
+const fork =
+  ({ runs }: WebParts): SteerWork =>
+  async (context, { row }) => {
+    const request = await readWish(context, 'fork');
+    return request.ok ? await runs.fork(row, request.output, context.get('asker')) : request;
+  };
+
 /** Returns an event as JSON, or null if that side has ended. */
 const sideOf = (event: object | undefined): Json =>
   event === undefined ? null : maskedJson(JSON.parse(JSON.stringify(event)) as Json);
@@ -112,6 +119,7 @@ export const addSteerRoutes: AddRoutes = (api, parts) => {
     stop: end('terminate'),
     kill: end('kill'),
     resume: resume(parts),
+    fork: fork(parts),
     replay: replay(parts),
   };
   for (const [name, work] of Object.entries(acts)) {

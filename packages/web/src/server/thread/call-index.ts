@@ -5,6 +5,7 @@ import { createRecent, type Outcome, ok } from '@kernmantle/core/base';
 import {
   calls,
   decode,
+  forkOf,
   type Recorded,
   type RecordedOf,
   replyText,
@@ -55,6 +56,11 @@ function note(book: OpenIndex, event: Recorded): void {
   if (start) {
     book.start = start;
     book.last.model = start.model;
+  }
+  const fork = forkOf([event]);
+  if (fork && book.start) {
+    book.start = { ...book.start, ran: fork.data.ran };
+    book.last.model = fork.data.model;
   }
   switch (event.type) {
     case 'turn_start':

@@ -35,12 +35,10 @@ const NANO = 1e9;
 /** Final statuses after which a thread cannot resume. */
 const FINAL: ReadonlySet<string> = new Set(['denied', 'aborted', 'killed']);
 
+type ActedRow = Pick<ThreadRow, 'status' | 'kind' | 'parent'>;
+
 /** Lists the actions that the status allows. A hook thread can only be stopped. */
-function actsFor({
-  status,
-  kind,
-  parent,
-}: Pick<ThreadRow, 'status' | 'kind' | 'parent'>): WebAction[] {
+function statusActs({ status, kind, parent }: ActedRow): WebAction[] {
   if (kind === 'hook') return isEnded(status) ? [] : ['stop', 'kill'];
   if (isEnded(status)) {
     return FINAL.has(status) || parent !== undefined ? ['replay'] : ['resume', 'replay'];
@@ -51,6 +49,10 @@ function actsFor({
   }
   return ['resume', 'inject', 'compact', 'stop', 'kill'];
 }
+
+/** A root can be forked in every status. */
+const actsFor = (row: ActedRow): WebAction[] =>
+  row.parent === undefined ? [...statusActs(row), 'fork'] : statusActs(row);
 
 /** Limits that are charged to the thread and all its ancestors. */
 const CHARGED: readonly BudgetKind[] = [

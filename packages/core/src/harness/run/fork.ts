@@ -1,0 +1,383 @@
+// Forks a thread: a new root continues at a boundary of another journal. The events before the boundary are copied
+// through this process, because the secrets of each thread are sealed with its own key. INVARIANT: a fork never
+// executes or pays for anything that its source did, and it never writes to its source.
+import {
+  fail,
+  getOwn,
+  type Json,
+  type JsonObject,
+  type Outcome,
+  ok,
+  setOwn,
+} from '../../base/index.ts';
+import type { DirectiveLimits } from '../../items/index.ts';
+import {
+  type Boundary,
+  boundariesOf,
+  changedInputs,
+  conversation,
+  type DataOf,
+  decodeAll,
+  eventsInForce,
+  type ForkPoint,
+  hasLastWord,
+  hidesUntrusted,
+  type JournalEvent,
+  project,
+  type Recorded,
+  startOf,
+} from '../../journal/index.ts';
+import type { Answer, AuditEntry, NewEvent, ThreadRow } from '../../store/index.ts';
+import { packLimits } from '../limits/effective-limits.ts';
+import { modeFor } from '../rights/reading-mode.ts';
+import { declaredRights } from '../rights/thread-token.ts';
+import { usesWithin } from '../rights/use-budgets.ts';
+import { artifactsIn } from '../secrets/sealed-store.ts';
+import { budgetOf } from '../thread/budget.ts';
+import { FROM_USER, packMarks } from '../thread/conversation.ts';
+import { checkedEvents } from '../thread/journal-writer.ts';
+import { withFreshId } from '../thread/opening.ts';
+import { skippedResult } from '../thread/prompt.ts';
+import { type RewindWords, snapshotCall } from '../thread/restore.ts';
+import type { HarnessPorts, Prepared } from '../thread/thread.ts';
+import { aboutRun } from './about-run.ts';
+import type { StartedBy } from './prepare.ts';
+import { hasShippedRunner } from './runner.ts';
+import { prepareElsewhere, whatRan } from './start.ts';
+
+/** Bounds of the copied events and artifacts. */
+const [MAX_EVENTS, MAX_BYTES] = [20_000, 32 * 1024 * 1024];
+
+export interface ForkOptions {
+  /** Absent: the last boundary of the journal. */
+  at?: ForkPoint;
+  /** Tier or model id. Absent: the model that the source had at the boundary. */
+  model?: string;
+  /** Limits that narrow those of the directive. */
+  limits?: DirectiveLimits;
+  /** Next message of the user. A conversation that ended with a reply of the model needs one. */
+  words?: RewindWords;
+  by: StartedBy;
+  /** Audit row of the person. `target` is the source. */
+  audit?: AuditEntry;
+}
+
+export interface Forked {
+  thread: string;
+  /** Number of the last event at the start. */
+  seq: number;
+}
+
+const refuse = (message: string, more: JsonObject = {}) => fail('invalid_input', message, more);
+
+/** Checks the source before its journal is read. */
+function mayFork(ports: HarnessPorts, row: ThreadRow): Outcome<null> {
+  const { id, parent, root, runner, project } = row;
+  if (parent !== undefined) {
+    return refuse(
+      `thread \`${id}\` is ${row.kind === 'hook' ? 'a hook' : 'a child'}, whose rights depend on its parent; fork its root \`${root}\``,
+      { thread: id, root },
+    );
+  }
+  if (!hasShippedRunner(runner)) {
+    return refuse(`thread \`${id}\` ran on \`${runner}\`, whose work is not in its journal`);
+  }
+  const identity = ports.identity?.();
+  if (identity && !identity.ok) return identity;
+  if (project === (identity?.output.project ?? ports.project)) return ok(null);
+  return refuse(`thread \`${id}\` belongs to \`${project}\`; fork it there`, { thread: id });
+}
+
+const wordOf = ({ seq, turn, isSnapshot }: Boundary): string =>
+  `${seq} (${isSnapshot ? 'snapshot' : turn === 0 ? 'opening' : `turn:${turn}`})`;
+
+/** Returns the requested boundary. Fails with `invalid_input` and the nearest ones if it is none. */
+function findBoundary(
+  { id }: Pick<ThreadRow, 'id'>,
+  history: readonly Recorded[],
+  at: ForkPoint,
+): Outcome<Boundary> {
+  const all = boundariesOf(history);
+  const isTurn = typeof at === 'string' && at !== 'last';
+  const number = Number(isTurn ? at.slice('turn:'.length) : at);
+  const placeOf = ({ seq, turn }: Boundary): number => (isTurn ? turn : seq);
+  const found =
+    at === 'last'
+      ? all.at(-1)
+      : all.findLast((one) => placeOf(one) === number && !(isTurn && one.isSnapshot));
+  if (found) return ok(found);
+  const before = all.findLast((one) => placeOf(one) < number);
+  const after = all.find((one) => placeOf(one) > number);
+  const near = [before, after].filter((one) => one !== undefined);
+  const hint = near.length > 0 ? `fork at ${near.map(wordOf).join(' or ')}` : 'it has no boundary';
+  return refuse(`\`${at}\` is no boundary of thread \`${id}\`; ${hint}`, {
+    thread: id,
+    boundaries: near.map(({ seq }) => seq),
+  });
+}
+
+/** Reads the start of a journal with its secrets. Fails with `invalid_input` if the copy would be too large. */
+async function readSource(
+  { threads }: HarnessPorts,
+  { id, seq }: ThreadRow,
+  at: ForkPoint,
+): Answer<readonly Recorded[]> {
+  const tooLong = refuse(
+    `thread \`${id}\` has ${seq} events; a fork copies at most ${MAX_EVENTS}, so fork at an earlier event`,
+    { thread: id, events: seq, max: MAX_EVENTS },
+  );
+  if (seq > MAX_EVENTS && at === 'last') return tooLong;
+  const stored = await threads.history(id, MAX_EVENTS);
+  const history = stored.ok ? decodeAll(stored.output) : stored;
+  if (!history.ok || seq <= MAX_EVENTS) return history;
+  return findBoundary({ id }, history.output, at).ok ? history : tooLong;
+}
+
+/** Returns the events for another journal, with their turns and times. */
+export function copyEvents(events: readonly Recorded[]): Outcome<NewEvent[]> {
+  const copies: NewEvent[] = [];
+  for (const event of events) {
+    const checked = checkedEvents([event], event.turn);
+    if (!checked.ok) return checked;
+    for (const one of checked.output) copies.push({ ...one, ts: event.ts });
+  }
+  return ok(copies);
+}
+
+interface Copy {
+  readonly events: readonly NewEvent[];
+  readonly artifacts: ReadonlyMap<string, Uint8Array>;
+}
+
+/** Returns the copies of the events and their artifacts. The store writes the first event of a thread itself. */
+async function copyOf(
+  { store }: Pick<HarnessPorts, 'store'>,
+  { id }: ThreadRow,
+  prefix: readonly Recorded[],
+): Answer<Copy> {
+  const artifacts = new Map<string, Uint8Array>();
+  const events: NewEvent[] = [];
+  let bytes = 0;
+  const copies = copyEvents(prefix.slice(1));
+  if (!copies.ok) return copies;
+  for (const event of copies.output) {
+    const { text = '' } = event;
+    bytes += Buffer.byteLength(text);
+    for (const name of artifactsIn(text)) {
+      const artifact = artifacts.has(name) ? undefined : await store.artifact(id, name);
+      if (!artifact?.ok) continue;
+      artifacts.set(name, artifact.output);
+      bytes += artifact.output.length;
+    }
+    if (bytes > MAX_BYTES) break;
+    events.push(event);
+  }
+  if (bytes <= MAX_BYTES) return ok({ events, artifacts });
+  return refuse(
+    `thread \`${id}\` has more than ${MAX_BYTES} bytes before event ${prefix.at(-1)?.seq}; a fork copies at most as many, so fork at an earlier event`,
+    { thread: id, max: MAX_BYTES },
+  );
+}
+
+/** False for a script, which asks no model, and for a plan. */
+export const hasConversation = (start: DataOf<'thread_start'> | undefined): boolean =>
+  start !== undefined && start.plan === undefined && start.model !== 'none';
+
+export const noConversation = (thread: string) =>
+  refuse(`thread \`${thread}\` runs a script or a plan, which no model can continue`, { thread });
+
+/** Returns the model in force at the end of these events. */
+function modelAt(prefix: readonly Recorded[]): string {
+  let model = '';
+  for (const { type, data } of prefix) {
+    if (type === 'thread_start' || type === 'fork') model = data.model;
+    else if (type === 'model_fallback') model = data.to;
+    else if (type === 'signal' || type === 'hook') model = data.model ?? model;
+  }
+  return model;
+}
+
+/** True if the model had the last word at the boundary, or had returned its outputs. */
+function isFinished(history: readonly Recorded[], { seq }: Boundary): boolean {
+  if (hasLastWord(history.slice(0, seq))) return true;
+  const next = history
+    .slice(seq)
+    .find(({ type }) => type === 'turn_start' || type === 'thread_end');
+  return next?.type === 'thread_end' && next.data.status === 'completed';
+}
+
+/** Counts the uses of counted tools by threads that the source had started. They count in the fork too. */
+async function usesBelow(
+  ports: HarnessPorts,
+  { directive }: Prepared,
+  prefix: readonly Recorded[],
+): Answer<Record<string, number>> {
+  const uses: Record<string, number> = {};
+  const rights = declaredRights(ports, directive);
+  if (!rights.ok) return rights;
+  const children = prefix.flatMap(({ type, data }) =>
+    type === 'spawn' || type === 'hook_start' ? [data.thread_id] : [],
+  );
+  for (const tool of Object.keys(rights.output.uses)) {
+    for (const thread of new Set(children)) {
+      const count = await usesWithin(ports.store, { thread, tool });
+      if (!count.ok) return count;
+      if (count.output > 0) setOwn(uses, tool, count.output + Number(getOwn(uses, tool) ?? 0));
+    }
+  }
+  return ok(uses);
+}
+
+/** Returns the events with which a fork begins, after the copied ones. Calls that are open there get a result. */
+function openingOf(
+  source: string,
+  prefix: readonly Recorded[],
+  data: DataOf<'fork'>,
+  words: RewindWords | undefined,
+): JournalEvent[] {
+  const marks = packMarks(FROM_USER);
+  const snapshot = prefix.at(-1);
+  const maker =
+    snapshot?.type === 'snapshot' ? snapshotCall(eventsInForce(prefix), snapshot.seq) : undefined;
+  const results = project(conversation, prefix)
+    .pending()
+    .map(({ id, name }): JournalEvent => {
+      const isMaker = id === maker;
+      const content: Json = isMaker
+        ? { action: 'checkpoint', snapshot: data.at }
+        : skippedResult(name, 'the thread was forked before this call');
+      return { type: 'tool_result', data: { call_id: id, content, is_error: !isMaker, marks } };
+    });
+  const text = `[harness] this thread was forked from ${source} at event ${data.at}; what ${source} did after that is not undone.`;
+  return [
+    { type: 'fork', data },
+    ...results,
+    { type: 'injected_message', data: { text, marks, by: 'harness' } },
+    ...(words ? [{ type: 'injected_message', data: { ...words, marks } } as const] : []),
+  ];
+}
+
+/** Stores artifacts of the source again, for the fork. */
+async function putArtifacts(
+  { store }: Pick<HarnessPorts, 'store'>,
+  thread: string,
+  artifacts: Copy['artifacts'],
+): Answer<null> {
+  for (const bytes of artifacts.values()) {
+    const put = await store.putArtifact(thread, bytes);
+    if (!put.ok) return put;
+  }
+  return ok(null);
+}
+
+/** Stores the artifacts that are missing in a fork, because the process that made it was lost at that moment. */
+export async function mendArtifacts(
+  ports: HarnessPorts,
+  thread: string,
+  history: readonly Recorded[],
+): Answer<null> {
+  const fork = history.findLast((event) => event.type === 'fork');
+  if (!fork) return ok(null);
+  const names = new Set(history.flatMap(({ data }) => artifactsIn(JSON.stringify(data))));
+  for (const name of names) {
+    if ((await ports.store.artifact(thread, name)).ok) continue;
+    const { from, at } = fork.data;
+    const row = await ports.store.thread(from);
+    const stored = row.ok ? await ports.threads.history(from, at) : row;
+    const prefix = stored.ok ? decodeAll(stored.output) : stored;
+    // The source was pruned. The model gets `not_found` for what is missing.
+    if (!row.ok || !prefix.ok) return ok(null);
+    const copy = await copyOf(ports, row.output, prefix.output);
+    return copy.ok ? await putArtifacts(ports, thread, copy.output.artifacts) : copy;
+  }
+  return ok(null);
+}
+
+/** Creates the fork as a queued root. The caller resumes it, or a worker takes it. */
+export async function forkThread(
+  ports: HarnessPorts,
+  id: string,
+  { at = 'last', model, limits, words, by, audit }: ForkOptions,
+): Promise<Outcome<Forked>> {
+  const { store, watch } = ports;
+  const found = await store.thread(id);
+  if (!found.ok) return found;
+  const row = found.output;
+  const may = mayFork(ports, row);
+  if (!may.ok) return may;
+  const history = await readSource(ports, row, at);
+  if (!history.ok) return history;
+  const start = startOf(history.output);
+  const boundary = findBoundary(row, history.output, at);
+  if (!boundary.ok) return boundary;
+  const prefix = history.output.slice(0, boundary.output.seq);
+  const request = {
+    directive: row.directive,
+    inputs: changedInputs(prefix) ?? start?.inputs ?? {},
+    model: model ?? modelAt(prefix),
+    ...(limits && { limits }),
+    by,
+  };
+  const prepared = hasConversation(start)
+    ? await prepareElsewhere(ports, request)
+    : noConversation(id);
+  if (!prepared.ok) return prepared;
+  const next = prepared.output;
+  if (next.plan || next.directive.process.script) return noConversation(id);
+  if (!words && isFinished(history.output, boundary.output)) {
+    const message = `thread \`${id}\` had ended its work at event ${boundary.output.seq}; say what is next with a message`;
+    return refuse(message, { thread: id });
+  }
+  const copy = await copyOf(ports, row, prefix);
+  if (!copy.ok) return copy;
+  const uses = await usesBelow(ports, next, prefix);
+  if (!uses.ok) return uses;
+  const isStricter = modeFor(ports, next.directive) === 'reference' && !hidesUntrusted(prefix);
+  const data: DataOf<'fork'> = {
+    from: id,
+    at: boundary.output.seq,
+    by: `${by.who} (${by.surface})`,
+    model: next.model.model,
+    limits: packLimits(next.limits),
+    ran: whatRan(ports, next, { by }),
+    ...(isStricter && { untrusted: 'reference' }),
+    ...(Object.keys(uses.output).length > 0 && { uses: uses.output }),
+  };
+  const turn = prefix.at(-1)?.turn ?? 0;
+  const checked = checkedEvents(openingOf(id, prefix, data, words), turn);
+  if (!checked.ok) return checked;
+  const identity = ports.identity?.();
+  if (identity && !identity.ok) return identity;
+  const about = aboutRun(ports, next, words?.text ?? start?.message ?? '', {
+    parent: { place: row },
+  });
+  const events = [...copy.output.events, ...checked.output];
+  const created = await withFreshId(next.directive.name, ports, (fresh) =>
+    store.createThread({
+      id: fresh,
+      directive: next.item.id,
+      version: next.directive.version,
+      runner: row.runner,
+      ...(identity ? identity.output : { project: ports.project }),
+      limits: data.limits,
+      budget: budgetOf(next.limits),
+      inputs: next.inputs,
+      ...(about.title !== '' && { title: about.title }),
+      search: about.search,
+      events,
+      start: { queue: {} },
+    }),
+  );
+  if (!created.ok) return created;
+  const { thread } = created.output;
+  const put = await putArtifacts(ports, thread, copy.output.artifacts);
+  if (!put.ok) return put;
+  const entry = audit && { ...audit, target: thread, reason: `of ${id} at event ${data.at}` };
+  const stored = entry ? await store.audit([entry]) : ok(null);
+  // The fork exists even if the row was refused, so the row goes to the audit of calls.
+  if (entry && !stored.ok) watch.audit?.write(entry);
+  watch.onEvent?.(thread, { type: 'fork', data, turn });
+  // The process that runs the fork reads its secrets from the store.
+  watch.done?.(thread);
+  return ok({ thread, seq: events.length + 1 });
+}

@@ -1,0 +1,50 @@
+// Implements `threads fork`: forks a thread at a boundary of its journal and follows the fork as `resume` does.
+import { compact, fail, type Outcome, ok } from '@kernmantle/core/base';
+import { readForkPoint } from '@kernmantle/core/journal';
+import { actorName, personAuditRow, type Threads } from '@kernmantle/core/runtime';
+import { asText, type CommandCall, type CommandRun } from '../../command.ts';
+import { commandActor } from '../../project.ts';
+import { findThread } from '../../threads/open-threads.ts';
+import { followRun, limitsOf } from '../run.ts';
+
+type ForkOptions = Parameters<Threads['fork']>[1];
+
+function pointOption(text: string | undefined): Outcome<ForkOptions['at']> {
+  const point = text === undefined ? undefined : readForkPoint(text);
+  return text === undefined || point !== undefined
+    ? ok(point)
+    : fail('usage', `\`--at ${text}\` must be the number of an event, \`turn:N\` or \`last\``);
+}
+
+function optionsOf(call: CommandCall): Outcome<ForkOptions> {
+  const { options } = call;
+  const at = pointOption(asText(options.at));
+  if (!at.ok) return at;
+  const limits = limitsOf(options);
+  if (!limits.ok) return limits;
+  const [text, actor] = [asText(options.message), commandActor(call)];
+  return ok(
+    compact<ForkOptions>({
+      at: at.output,
+      limits: limits.output,
+      model: asText(options.model),
+      words: text === undefined ? undefined : { text, by: actorName(actor) },
+      by: { who: actor.who, surface: 'cli' },
+    }),
+  );
+}
+
+export const run: CommandRun = async (call) => {
+  const options = optionsOf(call);
+  if (!options.ok) return options;
+  return await followRun(call, {
+    async start({ threads, store }, signal) {
+      const row = await findThread(store, asText(call.args[0]));
+      if (!row.ok) return row;
+      const { id } = row.output;
+      const audit = personAuditRow(commandActor(call), 'fork', id);
+      return await threads.fork(id, { ...options.output, audit }, signal);
+    },
+    usageCodes: ['invalid_input'],
+  });
+};
