@@ -106,12 +106,12 @@ function optionsOf(id: string, body: ResumeRequestBody, asker: WebCaller): Resum
   });
 }
 
-type ForkOptions = Parameters<Threads['fork']>[1];
+type ForkCall = Parameters<Threads['fork']>[1];
 
-function forkOptionsOf(id: string, body: ForkRequestBody, asker: WebCaller): ForkOptions {
+function forkOptionsOf(id: string, body: ForkRequestBody, asker: WebCaller): ForkCall {
   const actor = speakerOf(asker);
   const { at, limits, model, message, why } = body;
-  return compact<ForkOptions>({
+  return compact<ForkCall>({
     at,
     model,
     ...limitsIn(limits),

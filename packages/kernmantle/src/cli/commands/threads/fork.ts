@@ -7,16 +7,16 @@ import { commandActor } from '../../project.ts';
 import { findThread } from '../../threads/open-threads.ts';
 import { followRun, limitsOf } from '../run.ts';
 
-type ForkOptions = Parameters<Threads['fork']>[1];
+type ForkRequest = Parameters<Threads['fork']>[1];
 
-function pointOption(text: string | undefined): Outcome<ForkOptions['at']> {
+function pointOption(text: string | undefined): Outcome<ForkRequest['at']> {
   const point = text === undefined ? undefined : readForkPoint(text);
   return text === undefined || point !== undefined
     ? ok(point)
     : fail('usage', `\`--at ${text}\` must be the number of an event, \`turn:N\` or \`last\``);
 }
 
-function optionsOf(call: CommandCall): Outcome<ForkOptions> {
+function optionsOf(call: CommandCall): Outcome<ForkRequest> {
   const { options } = call;
   const at = pointOption(asText(options.at));
   if (!at.ok) return at;
@@ -24,7 +24,7 @@ function optionsOf(call: CommandCall): Outcome<ForkOptions> {
   if (!limits.ok) return limits;
   const [text, actor] = [asText(options.message), commandActor(call)];
   return ok(
-    compact<ForkOptions>({
+    compact<ForkRequest>({
       at: at.output,
       limits: limits.output,
       model: asText(options.model),
