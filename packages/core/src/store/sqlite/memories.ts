@@ -1,0 +1,46 @@
+// Reads and changes the rows of memory. The transaction of a change locks the file, so the counts are exact.
+import type { Outcome } from '../../base/index.ts';
+import {
+  decideMemory,
+  MEMORY_SQL,
+  type MemoryChange,
+  type MemoryColumns,
+  type MemoryFilter,
+  type MemoryRow,
+  memoryCells,
+  memoryKey,
+  memoryOf,
+  memoryValues,
+} from '../memory.ts';
+import type { AuditEntry } from '../port.ts';
+import { writeAudit } from './commit.ts';
+import type { Connection } from './file/connection.ts';
+
+type Used = Readonly<Record<'n' | 'bytes', number>>;
+
+export const listMemories = (
+  connection: Connection,
+  filter: MemoryFilter,
+  now: number,
+): MemoryRow[] =>
+  connection.all<MemoryColumns>(MEMORY_SQL.list, ...memoryValues(filter, now)).map(memoryOf);
+
+export function changeMemory(
+  connection: Connection,
+  change: MemoryChange,
+  audit: AuditEntry | undefined,
+  now: number,
+): Outcome<MemoryRow> {
+  const { tenant, project, id } = memoryKey(change);
+  const [row] = listMemories(connection, { tenant, project, id }, now);
+  const { scope = '', owner = '' } = change.kind === 'write' ? change.row : {};
+  const place = [tenant, project, scope, owner, now] as const;
+  const used = connection.get<Used>(MEMORY_SQL.used, ...place) ?? { n: 0, bytes: 0 };
+  const decided = decideMemory(change, { row, rows: used.n, bytes: used.bytes }, now);
+  if (!decided.ok) return decided;
+  connection.run(MEMORY_SQL.purge, ...place);
+  if (change.kind === 'forget') connection.run(MEMORY_SQL.remove, tenant, project, id);
+  else connection.run(MEMORY_SQL.put, ...memoryCells(decided.output));
+  if (audit) writeAudit(connection, [audit], now);
+  return decided;
+}
