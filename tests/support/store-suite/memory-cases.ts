@@ -16,16 +16,6 @@ const note = (text: string, more: Partial<NewMemory> = {}): NewMemory => ({
   seq: 1,
   ...more,
 });
-const audit = {
-  surface: 'cli',
-  caller: 'ann',
-  subject: 'person',
-  operation: 'memory:endorse',
-  target: 'x',
-  decision: 'allowed',
-  reason: '',
-} as const;
-
 function rows(inStage: InStage): void {
   test(
     'a row is found in its own place only, and the same write makes one row',
@@ -63,10 +53,8 @@ function rows(inStage: InStage): void {
       const first = must(await write(note('a', { subject: 's', marks: FOREIGN })));
       const key = { tenant: '', project: 'p', id: first.id };
       const hash = memoryHash(first);
-      const endorse = () =>
-        store.changeMemory({ kind: 'endorse', key, hash, by: 'ann' }, { ...audit });
+      const endorse = () => store.changeMemory({ kind: 'endorse', key, hash, by: 'ann' });
       expect(must(await endorse()).endorsed_by).toEqual({ how: 'endorsed', by: 'ann', hash });
-      expect(must(await store.auditRows({ limit: 9 }))).toMatchObject([audit]);
       // The same text with the same marks is the same row.
       expect(must(await write(note('a', { subject: 's', marks: FOREIGN }))).endorsed_by?.how).toBe(
         'endorsed',
@@ -80,7 +68,6 @@ function rows(inStage: InStage): void {
         sources: ['tool:a', 'tool:b'],
       });
       expect(codeOf(await endorse())).toBe('conflict');
-      expect(must(await store.auditRows({ limit: 9 }))).toHaveLength(1);
       expect(must(await store.memories(place))).toEqual([second]);
     }),
   );

@@ -174,6 +174,8 @@ async function wireRuntime(
       await registered.output.close();
       await open.audit.kept?.();
       await worlds.close();
+      const memory = await open.userMemory;
+      if (memory?.ok) await memory.output.close();
       for (const primitive of open.primitives.values()) {
         primitive.close?.();
         await primitive.ended?.();
@@ -200,6 +202,7 @@ export type {
   StoreDriver,
   ThreadObserver,
 } from './extension.ts';
+export { changeMemory, fullMemories, listMemories, type ShownMemory } from './memory.ts';
 export {
   type CallOptions,
   closedPlaces,

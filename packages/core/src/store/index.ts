@@ -66,6 +66,7 @@ export {
   memoryOf,
   memoryValues,
   type NewMemory,
+  noMemory,
   scopeOfMemory,
 } from './memory.ts';
 export type {

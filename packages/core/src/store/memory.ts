@@ -1,8 +1,17 @@
 // Defines the rows of memory and the rules of their changes. Both stores read the row and the use of its place, ask
 // `decideMemory` and write the answer, all in one transaction. INVARIANT: a row never loses a mark.
 import { createHash } from 'node:crypto';
-import { fail, type Json, type Outcome, ok, parseJson, plainText, textsAt } from '../base/index.ts';
-import type { Answer, AuditEntry } from './port.ts';
+import {
+  type Failure,
+  fail,
+  type Json,
+  type Outcome,
+  ok,
+  parseJson,
+  plainText,
+  textsAt,
+} from '../base/index.ts';
+import type { Answer } from './port.ts';
 
 export const MEMORY_SCOPES = ['project', 'directive', 'user'] as const;
 export type MemoryScope = (typeof MEMORY_SCOPES)[number];
@@ -67,9 +76,9 @@ export interface Memories {
   memories(filter: MemoryFilter): Answer<MemoryRow[]>;
   /**
    * Changes one row in one transaction and returns it. Fails with `quota_exceeded`, with `not_found`, and with
-   * `conflict` if the row to endorse has another hash. `audit` is written with the change.
+   * `conflict` if the row to endorse has another hash.
    */
-  changeMemory(change: MemoryChange, audit?: AuditEntry): Answer<MemoryRow>;
+  changeMemory(change: MemoryChange): Answer<MemoryRow>;
 }
 
 const sha256 = (parts: readonly string[]): string =>
@@ -127,6 +136,9 @@ function decideWrite(row: NewMemory, { row: before, rows, bytes }: MemoryState, 
   return fail('quota_exceeded', message, { scope: row.scope, rows, bytes, bounds: MEMORY_BOUNDS });
 }
 
+export const noMemory = (id: string): Failure =>
+  fail('not_found', `memory \`${id}\` not found`, { memory: id });
+
 /** Returns the row to write. After `forget` it is the row to remove. */
 export function decideMemory(
   change: MemoryChange,
@@ -136,7 +148,7 @@ export function decideMemory(
   if (change.kind === 'write') return decideWrite(change.row, state, now);
   const { row } = state;
   const { id } = change.key;
-  if (!row) return fail('not_found', `memory \`${id}\` not found`, { memory: id });
+  if (!row) return noMemory(id);
   if (change.kind === 'forget') return ok(row);
   const hash = memoryHash(row);
   if (hash !== change.hash) {

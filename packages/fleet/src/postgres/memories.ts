@@ -1,7 +1,7 @@
 // Reads and changes the rows of memory. A lock on the place makes the counts exact, so two writers cannot exceed
 // the bounds together.
 import type { Clock } from '@kernmantle/core/base';
-import type { Memories, MemoryColumns, MemoryRow } from '@kernmantle/core/store';
+import type { Memories, MemoryChange, MemoryColumns, MemoryRow } from '@kernmantle/core/store';
 import {
   decideMemory,
   MEMORY_SQL,
@@ -12,7 +12,6 @@ import {
 } from '@kernmantle/core/store';
 import type { Database, Sql } from './connection.ts';
 import { RefusedWrite } from './errors.ts';
-import { auditRowsOf } from './rows.ts';
 
 const numbered = (sql: string): string => sql.replaceAll('?', '$');
 const [LIST, USED, PURGE] = [MEMORY_SQL.list, MEMORY_SQL.used, MEMORY_SQL.purge].map(numbered);
@@ -21,11 +20,7 @@ const LOCK = 'SELECT pg_advisory_xact_lock(hashtext($1))';
 const list = async (sql: Sql, ...of: Parameters<typeof memoryValues>): Promise<MemoryRow[]> =>
   (await sql.all<MemoryColumns>(LIST ?? '', ...memoryValues(...of))).map(memoryOf);
 
-async function change(
-  sql: Sql,
-  [request, audit]: Parameters<Memories['changeMemory']>,
-  now: number,
-): Promise<MemoryRow> {
+async function change(sql: Sql, request: MemoryChange, now: number): Promise<MemoryRow> {
   const { tenant, project, id } = memoryKey(request);
   const { scope = '', owner = '' } = request.kind === 'write' ? request.row : {};
   await sql.all(LOCK, JSON.stringify(['memories', tenant, project]));
@@ -38,11 +33,10 @@ async function change(
   await sql.all(PURGE ?? '', ...place);
   if (request.kind === 'forget') await sql.all(numbered(MEMORY_SQL.remove), tenant, project, id);
   else await sql.all(numbered(MEMORY_SQL.put), ...memoryCells(decided.output));
-  if (audit) await sql.all('SELECT km_audit($1, km_now())', JSON.stringify(auditRowsOf([audit])));
   return decided.output;
 }
 
 export const serverMemories = (database: Database, clock: Clock): Memories => ({
   memories: (filter) => database.read((sql) => list(sql, filter, clock.now())),
-  changeMemory: (...request) => database.write((sql) => change(sql, request, clock.now())),
+  changeMemory: (request) => database.write((sql) => change(sql, request, clock.now())),
 });

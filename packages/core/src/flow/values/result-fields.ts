@@ -22,6 +22,8 @@ export interface ResultFacts {
   readonly free_text?: readonly string[];
   /** Fields with text of a model that has read untrusted text. No file can declare them. */
   readonly made?: readonly string[];
+  /** Fields that vouch for nothing, such as unconfirmed rows of memory. No file can declare them. */
+  readonly unvouched?: readonly string[];
   /** Fields with names of directory entries. They are untrusted as text, but may be passed on unchanged. */
   readonly identifiers?: readonly string[];
   /** Kinds by field. A value vouches only for parameters of the same kind. */
@@ -34,6 +36,7 @@ export interface ResultFacts {
 interface Field {
   readonly isFree: boolean;
   readonly isMade?: true;
+  readonly isUnvouched?: boolean;
   readonly isIdentifier: boolean;
   readonly kind: string | undefined;
 }
@@ -42,6 +45,7 @@ const UNTRUSTED = describe({ labels: ['untrusted'] });
 const UNNAMED: Field = { isFree: false, isIdentifier: false, kind: undefined };
 const FREE: Field = { isFree: true, isIdentifier: false, kind: undefined };
 const MADE: Field = { ...FREE, isMade: true };
+const UNVOUCHED: Field = { ...UNNAMED, isUnvouched: true };
 /** Name of an answer that is not an object, and of the elements of a plain list. */
 const PLAIN = 'result';
 const nameOf = (written: string): string => (written === '*' || written === '$' ? PLAIN : written);
@@ -67,6 +71,7 @@ function namedIn(facts: ResultFacts): NamedFields {
     const name = nameOf(written);
     named.set(name, { ...UNNAMED, ...named.get(name), isIdentifier: true });
   }
+  for (const name of facts.unvouched ?? []) named.set(nameOf(name), UNVOUCHED);
   for (const name of facts.free_text ?? []) named.set(nameOf(name), FREE);
   for (const name of facts.made ?? []) named.set(nameOf(name), MADE);
   cache.set(facts, named);
@@ -77,6 +82,8 @@ function namedIn(facts: ResultFacts): NamedFields {
 function inside(outer: Field, own: Field | undefined): Field {
   if (!own || outer.isFree) return outer;
   if (own.isFree || outer === UNNAMED) return own;
+  // A fact of a part never gives back the voice that the whole does not have.
+  if (outer.isUnvouched) return outer;
   return {
     isFree: false,
     isIdentifier: outer.isIdentifier || own.isIdentifier,
@@ -100,8 +107,9 @@ class Labelling {
 
   /** Returns the facts of a value in this field. */
   origin(data: Json, field: Field): Record<string, Json> {
-    const { isFree, isMade, isIdentifier, kind } = field;
+    const { isFree, isMade, isUnvouched, isIdentifier, kind } = field;
     return {
+      ...(isUnvouched && { unvouched: true }),
       ...(isMade ? { made: true } : { told: true }),
       ...(isIdentifier && !isFree && { identifier: true }),
       ...(kind !== undefined && { kind }),

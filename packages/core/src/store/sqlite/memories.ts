@@ -12,8 +12,6 @@ import {
   memoryOf,
   memoryValues,
 } from '../memory.ts';
-import type { AuditEntry } from '../port.ts';
-import { writeAudit } from './commit.ts';
 import type { Connection } from './file/connection.ts';
 
 type Used = Readonly<Record<'n' | 'bytes', number>>;
@@ -28,7 +26,6 @@ export const listMemories = (
 export function changeMemory(
   connection: Connection,
   change: MemoryChange,
-  audit: AuditEntry | undefined,
   now: number,
 ): Outcome<MemoryRow> {
   const { tenant, project, id } = memoryKey(change);
@@ -41,6 +38,5 @@ export function changeMemory(
   connection.run(MEMORY_SQL.purge, ...place);
   if (change.kind === 'forget') connection.run(MEMORY_SQL.remove, tenant, project, id);
   else connection.run(MEMORY_SQL.put, ...memoryCells(decided.output));
-  if (audit) writeAudit(connection, [audit], now);
   return decided;
 }

@@ -312,7 +312,6 @@ export function recordsPort(parts: Parts): Records {
 export function memoriesPort({ connection, clock, read, write }: Parts): Memories {
   return {
     memories: (filter) => read(() => ok(listMemories(connection, filter, clock.now()))),
-    changeMemory: (change, audit) =>
-      write(() => changeMemory(connection, change, audit, clock.now())),
+    changeMemory: (change) => write(() => changeMemory(connection, change, clock.now())),
   };
 }
