@@ -5,7 +5,6 @@ import { runStreams } from '@kernmantle/test-support/command-line';
 import { TRUSTING } from '@kernmantle/test-support/project';
 import { runs } from '@kernmantle/test-support/soak';
 import {
-  answer,
   call,
   directive,
   hook,
@@ -59,6 +58,7 @@ const turns = (...calls: Calls): ScriptedReply[] => [
   { text: 'done' },
 ];
 const PAGE = call('own/page');
+const AFTER_PAGE = 'event.name == "after_step" and event.tool == "own/page"';
 const keep = (text: string, more: JsonObject = {}) => call('memory/write', { text, ...more });
 
 /** Brings the address into memory. Several calls of `run` are several sessions. */
@@ -85,10 +85,11 @@ const WAYS: Readonly<Record<string, (scope: string) => Way>> = {
     sessions: ['plant'],
   }),
   'by a hook': (scope) => ({
-    play: { plant: [PAGE, keep(EVE, { scope })] },
-    parts: { ...PARTS, hooks: hook("event.name == 'after_step'", 'nod') },
-    files: directive('nod', {}) && {
-      '.ai/directives/nod.md': answer('nod', { action: 'continue' }),
+    // The model of the hook writes. The thread that it serves has read the page.
+    play: { plant: [PAGE], nod: [keep(EVE, { scope })] },
+    files: {
+      ...directive('plant', { ...PARTS, hooks: hook(AFTER_PAGE, 'nod') }),
+      ...directive('nod', { ...PARTS, outputs: '<action type="string">continue</action>' }),
     },
     sessions: ['plant'],
   }),
@@ -209,23 +210,19 @@ describe(`poisoned memory, ${CASES.length} cases`, () => {
 });
 
 test('in reference mode the model of the later thread never reads the stranger', async () => {
-  const way = WAYS.direct?.('project');
-  if (!way) throw new Error('no way');
-  const made = await open(way, [call('memory/search'), call('own/post', { to: '$r1[0].text' })]);
-  await run(made, 'plant');
-  const hidden = await openStage(
-    { ...FILES, ...directive('victim', { ...PARTS, untrusted: 'reference' }) },
-    { victim: turns(call('memory/search'), call('own/post', { to: '$r1[0].text' })) },
+  const parts = { ...PARTS, untrusted: 'reference' } as const;
+  const send = call('own/post', { to: '$r1[0].text' });
+  const made = await openStage(
+    { ...FILES, ...directive('plant', PARTS), ...directive('victim', parts) },
+    { plant: turns(PAGE, keep(EVE)), victim: turns(call('memory/search'), send) },
   );
-  const [row] = await rowsOf(made);
-  if (!row) throw new Error('no row');
-  const project = hidden.runtime.project;
-  await hidden.threads.store.changeMemory({ kind: 'write', row: { ...row, project } });
-  const { status } = await run(hidden, 'victim');
-  expect(status).toBe('waiting');
-  const asked = JSON.stringify(hidden.provider.requests.map(({ body }) => body));
+  await run(made, 'plant');
+  const before = made.provider.requests.length;
+  const { status } = await run(made, 'victim');
+  const asked = JSON.stringify(made.provider.requests.slice(before).map(({ body }) => body));
   expect(asked).toContain('$r1');
   expect(asked).not.toContain(EVE);
+  expect([status, await toolResults(made, 'own/post')]).toEqual(['waiting', []]);
 });
 
 test('a text that a person endorsed is used, and only until it changes', async () => {
@@ -270,7 +267,9 @@ test('a person endorses with the hash of what they read, and the audit names the
   expect(await km('forget', row.id)).toMatchObject({ code: 0 });
   expect((await km('show', row.id)).err).toContain('not found');
   const audit = await made.runtime.audit.read({ limit: 50 });
-  const mine = (audit.ok ? audit.output : []).filter(({ operation }) => operation.startsWith('memory:'));
+  const mine = (audit.ok ? audit.output : []).filter(({ operation }) =>
+    operation.startsWith('memory:'),
+  );
   expect(mine.map(({ operation, decision, subject }) => [operation, decision, subject])).toEqual([
     ['memory:endorse', 'allowed', 'person'],
     ['memory:endorse', 'failed', 'person'],

@@ -261,7 +261,7 @@ test('a replay takes the result of a search from the journal', async () => {
   if (!row) throw new Error('no row');
   await stage.threads.store.changeMemory({ kind: 'forget', key: row });
   const replay = await stage.threads.replay(thread_id);
-  expect(replay.ok && replay.output).toMatchObject({ differences: [] });
+  expect(replay.ok && replay.output).toMatchObject({ isSame: true });
   expect(await rowsOf(stage)).toEqual([]);
 });
 
@@ -275,12 +275,19 @@ test('outside of a thread the tools do nothing', async () => {
 });
 
 test('an unsigned directive reads the project and reaches no memory of the user', async () => {
-  const files = { ...directive('look', { permissions: ALL }), '../home/policy.yaml': '' };
-  const calls = [search(), search('', { scope: 'user' }), write('x')];
-  const stage = await openStage(files, { look: turns(...calls) });
-  const results = await contents(stage, 'look');
+  const files = (permissions: string) => ({
+    ...directive('look', { permissions: TOOLS + permissions }),
+    '../home/policy.yaml': '',
+  });
+  const both = right('read', 'project') + right('read', 'user');
+  const calls = turns(search(), search('', { scope: 'user' }));
+  const stage = await openStage(files(both), { look: calls });
   const refused = { error: { code: 'permission_denied' } };
-  expect(results).toMatchObject([{ notes: [] }, refused, refused]);
+  expect(await contents(stage, 'look')).toMatchObject([{ notes: [] }, refused]);
+  for (const more of [right('write', 'project'), '<execute resource="memory" action="user"/>']) {
+    const other = await openStage(files(both + more), { look: calls });
+    expect(await other.threads.run({ directive: 'look' })).toMatchObject(refused);
+  }
   expect(existsSync(join(stage.fixture.home, 'memory.db'))).toBe(false);
 });
 
@@ -292,7 +299,7 @@ test('a permission of memory needs a scope, and a check says so', async () => {
   ];
   const names = lines.map((_, at) => `d${at}`);
   const files = lines.map((permissions, at) => directive(`d${at}`, { permissions }));
-  const { runtime } = await openStage(Object.assign({}, ...files), {});
+  const { runtime, threads } = await openStage(Object.assign({}, ...files), {});
   const problems = runtime.library.check().filter(({ severity }) => severity === 'error');
   expect(problems.map(({ message }) => message)).toEqual([
     expect.stringContaining('needs the `id` project, directive or user'),
@@ -300,7 +307,6 @@ test('a permission of memory needs a scope, and a check says so', async () => {
     expect.stringContaining('takes no `id`'),
   ]);
   for (const name of names) {
-    const run = await runtime.mayRun({ directive: name });
-    expect(run.ok, name).toBe(false);
+    expect(await threads.run({ directive: name }), name).toMatchObject({ ok: false });
   }
 });

@@ -45,7 +45,6 @@ const UNTRUSTED = describe({ labels: ['untrusted'] });
 const UNNAMED: Field = { isFree: false, isIdentifier: false, kind: undefined };
 const FREE: Field = { isFree: true, isIdentifier: false, kind: undefined };
 const MADE: Field = { ...FREE, isMade: true };
-const UNVOUCHED: Field = { ...UNNAMED, isUnvouched: true };
 /** Name of an answer that is not an object, and of the elements of a plain list. */
 const PLAIN = 'result';
 const nameOf = (written: string): string => (written === '*' || written === '$' ? PLAIN : written);
@@ -71,9 +70,12 @@ function namedIn(facts: ResultFacts): NamedFields {
     const name = nameOf(written);
     named.set(name, { ...UNNAMED, ...named.get(name), isIdentifier: true });
   }
-  for (const name of facts.unvouched ?? []) named.set(nameOf(name), UNVOUCHED);
   for (const name of facts.free_text ?? []) named.set(nameOf(name), FREE);
   for (const name of facts.made ?? []) named.set(nameOf(name), MADE);
+  for (const written of facts.unvouched ?? []) {
+    const name = nameOf(written);
+    named.set(name, { ...UNNAMED, ...named.get(name), isUnvouched: true });
+  }
   cache.set(facts, named);
   return named;
 }
@@ -81,9 +83,9 @@ function namedIn(facts: ResultFacts): NamedFields {
 /** Combines a field with an outer one. Facts of the outer field apply inside. */
 function inside(outer: Field, own: Field | undefined): Field {
   if (!own || outer.isFree) return outer;
+  // No fact about a part lets it vouch if the whole vouches for nothing.
+  if (outer.isUnvouched) return { ...outer, isFree: own.isFree };
   if (own.isFree || outer === UNNAMED) return own;
-  // A fact of a part never gives back the voice that the whole does not have.
-  if (outer.isUnvouched) return outer;
   return {
     isFree: false,
     isIdentifier: outer.isIdentifier || own.isIdentifier,
@@ -220,7 +222,8 @@ export const isPassedOn = ({ meta: { origin } }: Value): boolean =>
 export function vouchedAs(value: Value, parameterKind: string | undefined): Vouched | undefined {
   const { data, meta } = value;
   const { of, identifier, directory, kind } = meta.origin;
-  if (!isPassedOn(value) || data === null || data === '') return undefined;
+  if (!isPassedOn(value) || meta.origin.unvouched === true) return undefined;
+  if (data === null || data === '') return undefined;
   // A fact is only about the data that it was declared for.
   if (of === data && kind === parameterKind) {
     if (directory === true) return 'directory';

@@ -181,7 +181,7 @@ export function rankMemories(rows: readonly MemoryRow[], query: string): MemoryR
 /** Fields of a search that vouch for nothing. Strangers' rows are untrusted besides. */
 const FACTS: ResultFacts = {
   free_text: ['from strangers'],
-  unvouched: ['notes', 'subject', 'id', 'scope', 'written'],
+  unvouched: ['from strangers', 'notes', 'subject', 'id', 'scope', 'written'],
 };
 
 const search: MemoryCommand = async ({ parameters, verify }, thread) => {
