@@ -194,21 +194,31 @@ export const memoryCells = (row: MemoryRow): Cell[] => [
   row.endorsed_by ? JSON.stringify(row.endorsed_by) : null,
 ];
 
-const readMarks = (value: Json): MemoryMarks => ({
-  labels: textsAt(value, 'labels'),
-  taint: textsAt(value, 'taint'),
-  sources: textsAt(value, 'sources'),
-});
 const UNREADABLE = { labels: ['untrusted'], taint: ['untrusted'], sources: [] };
+function readMarks(text: string): MemoryMarks {
+  const packed = parseJson(text);
+  if (!packed.ok) return UNREADABLE;
+  const [labels = [], taint = [], sources = []] = ['labels', 'taint', 'sources'].map((name) =>
+    textsAt(packed.output, name),
+  );
+  return { labels, taint, sources };
+}
 
-/** Returns a row from its columns. If its marks are damaged it is untrusted, and no word of a person holds. */
-export function memoryOf({ marks, endorsed_by, expires, ...row }: MemoryColumns): MemoryRow {
-  const packed = parseJson(plainText(marks ?? ''));
-  const word = parseJson(plainText(endorsed_by ?? ''));
-  return {
-    ...(row as unknown as MemoryRow),
-    marks: packed.ok ? readMarks(packed.output) : UNREADABLE,
-    ...(typeof expires === 'number' && { expires }),
-    ...(packed.ok && word.ok && { endorsed_by: word.output as unknown as MemoryWord }),
-  };
+/** Returns rows from their columns. A row with damaged marks is untrusted, and no word of a person holds for it. */
+export function memoriesOf(list: readonly MemoryColumns[]): MemoryRow[] {
+  // Most rows of one thread have the same marks.
+  const known = new Map<string, MemoryMarks>();
+  return list.map(({ marks: packed, endorsed_by, expires, ...row }) => {
+    const text = plainText(packed ?? '');
+    const marks = known.get(text) ?? readMarks(text);
+    known.set(text, marks);
+    const isWord = typeof endorsed_by === 'string' && marks !== UNREADABLE;
+    const word = isWord ? parseJson(endorsed_by) : undefined;
+    return {
+      ...(row as unknown as MemoryRow),
+      marks,
+      ...(typeof expires === 'number' && { expires }),
+      ...(word?.ok && { endorsed_by: word.output as unknown as MemoryWord }),
+    };
+  });
 }

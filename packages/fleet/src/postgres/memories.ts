@@ -5,9 +5,9 @@ import type { Memories, MemoryChange, MemoryColumns, MemoryRow } from '@kernmant
 import {
   decideMemory,
   MEMORY_SQL,
+  memoriesOf,
   memoryCells,
   memoryKey,
-  memoryOf,
   memoryValues,
 } from '@kernmantle/core/store';
 import type { Database, Sql } from './connection.ts';
@@ -18,7 +18,7 @@ const [LIST, USED, PURGE] = [MEMORY_SQL.list, MEMORY_SQL.used, MEMORY_SQL.purge]
 const LOCK = 'SELECT pg_advisory_xact_lock(hashtext($1))';
 
 const list = async (sql: Sql, ...of: Parameters<typeof memoryValues>): Promise<MemoryRow[]> =>
-  (await sql.all<MemoryColumns>(LIST ?? '', ...memoryValues(...of))).map(memoryOf);
+  memoriesOf(await sql.all<MemoryColumns>(LIST ?? '', ...memoryValues(...of)));
 
 async function change(sql: Sql, request: MemoryChange, now: number): Promise<MemoryRow> {
   const { tenant, project, id } = memoryKey(request);

@@ -9,7 +9,7 @@ import {
   type ResultFacts,
   removeLabels,
 } from '../../flow/index.ts';
-import { createSearchIndex, wordsOf } from '../../items/index.ts';
+import { createSearchIndex, isFormOf, wordsOf } from '../../items/index.ts';
 import type { PrimitiveCall, PrimitiveResult } from '../../kernel/index.ts';
 import {
   type Answer,
@@ -169,11 +169,13 @@ const forget: MemoryCommand = async ({ parameters, verify }, thread) => {
 
 /** Returns the rows that match the query, the best first. Without words all rows match, the newest first. */
 export function rankMemories(rows: readonly MemoryRow[], query: string): MemoryRow[] {
-  const index = createSearchIndex();
+  const words = wordsOf(query);
+  // Only words of the query are indexed, because the index serves one query.
+  const index = createSearchIndex(isFormOf(words));
   for (const { subject, text } of rows) {
     index.add({ name: subject, description: '', tags: '', body: text });
   }
-  const { documents, score } = index.match(wordsOf(query));
+  const { documents, score } = index.match(words);
   const at = (document: number): number => score[document] ?? 0;
   return documents.toSorted((a, b) => at(b) - at(a) || a - b).flatMap((one) => rows[one] ?? []);
 }

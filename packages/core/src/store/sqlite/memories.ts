@@ -7,9 +7,9 @@ import {
   type MemoryColumns,
   type MemoryFilter,
   type MemoryRow,
+  memoriesOf,
   memoryCells,
   memoryKey,
-  memoryOf,
   memoryValues,
 } from '../memory.ts';
 import type { Connection } from './file/connection.ts';
@@ -21,7 +21,7 @@ export const listMemories = (
   filter: MemoryFilter,
   now: number,
 ): MemoryRow[] =>
-  connection.all<MemoryColumns>(MEMORY_SQL.list, ...memoryValues(filter, now)).map(memoryOf);
+  memoriesOf(connection.all<MemoryColumns>(MEMORY_SQL.list, ...memoryValues(filter, now)));
 
 export function changeMemory(
   connection: Connection,
