@@ -1,16 +1,7 @@
 // Defines the rows of memory and the rules of their changes. Both stores read the row and the use of its place, ask
 // `decideMemory` and write the answer, all in one transaction. INVARIANT: a row never loses a mark.
 import { createHash } from 'node:crypto';
-import {
-  type Failure,
-  fail,
-  type Json,
-  type Outcome,
-  ok,
-  parseJson,
-  plainText,
-  textsAt,
-} from '../base/index.ts';
+import { type Failure, fail, type Outcome, ok, parseJson, textAt, textsAt } from '../base/index.ts';
 import type { Answer } from './port.ts';
 
 export const MEMORY_SCOPES = ['project', 'directive', 'user'] as const;
@@ -179,15 +170,18 @@ export const MEMORY_SQL = {
 } as const;
 
 type Cell = string | number | null;
-export type MemoryColumns = Readonly<Record<string, Cell>>;
+/** A row as the tables have it. */
+export type MemoryColumns = Omit<MemoryRow, 'marks' | 'expires' | 'endorsed_by'> & {
+  readonly marks: string;
+  readonly expires: number | null;
+  readonly endorsed_by: string | null;
+};
 
-/** Values of `MEMORY_SQL.list`. */
 export const memoryValues = (filter: MemoryFilter, now: number): Cell[] => {
   const { tenant, project, scope = null, owner = null, id = null } = filter;
   return [tenant, project, scope, owner, id, now];
 };
 
-/** Values of `MEMORY_SQL.put`. */
 export const memoryCells = (row: MemoryRow): Cell[] => [
   ...[row.id, row.tenant, row.project, row.scope, row.owner, row.text, row.subject],
   ...[JSON.stringify(row.marks), row.thread, row.seq, row.created, row.expires ?? null],
@@ -207,18 +201,18 @@ function readMarks(text: string): MemoryMarks {
 /** Returns rows from their columns. A row with damaged marks is untrusted, and no word of a person holds for it. */
 export function memoriesOf(list: readonly MemoryColumns[]): MemoryRow[] {
   // Most rows of one thread have the same marks.
-  const known = new Map<string, MemoryMarks>();
+  const cached = new Map<string, MemoryMarks>();
   return list.map(({ marks: packed, endorsed_by, expires, ...row }) => {
-    const text = plainText(packed ?? '');
-    const marks = known.get(text) ?? readMarks(text);
-    known.set(text, marks);
-    const isWord = typeof endorsed_by === 'string' && marks !== UNREADABLE;
-    const word = isWord ? parseJson(endorsed_by) : undefined;
+    const marks = cached.get(packed) ?? readMarks(packed);
+    cached.set(packed, marks);
+    const parsed = endorsed_by === null ? undefined : parseJson(endorsed_by);
+    const word = parsed?.ok && marks !== UNREADABLE ? parsed.output : undefined;
+    const how = textAt(word, 'how') === 'endorsed' ? 'endorsed' : 'said';
     return {
-      ...(row as unknown as MemoryRow),
+      ...row,
       marks,
-      ...(typeof expires === 'number' && { expires }),
-      ...(word?.ok && { endorsed_by: word.output as unknown as MemoryWord }),
+      ...(expires !== null && { expires }),
+      ...(word && { endorsed_by: { how, by: textAt(word, 'by'), hash: textAt(word, 'hash') } }),
     };
   });
 }

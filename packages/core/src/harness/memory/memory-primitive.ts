@@ -33,7 +33,8 @@ import type { HarnessPorts, LiveThreads, Prepared, Thread } from '../thread/thre
 
 type MemoryAction = 'read' | 'write';
 type Answered = Promise<Outcome<PrimitiveResult>>;
-type MemoryCommand = (call: PrimitiveCall, thread: Thread) => Answered;
+type MemoryWriter = Pick<Thread, 'ports' | 'place' | 'talk' | 'journal'>;
+type MemoryCommand = (call: PrimitiveCall, thread: MemoryWriter) => Answered;
 
 const MAX_FOUND = 20;
 const MAX_SUBJECT = 100;
@@ -49,7 +50,7 @@ function checkScope(
   return right.ok && scope === 'user' ? verify({ capability: 'memory.user' }) : right;
 }
 
-type Place = Pick<ThreadRow, 'tenant' | 'project'>;
+type RowOwner = Pick<ThreadRow, 'tenant' | 'project'>;
 
 /** The store with the rows of one scope, and their place. */
 interface OpenMemory {
@@ -60,7 +61,7 @@ interface OpenMemory {
 /** Rows of the scope `user` are in a file of the user, or in the server that machines share. */
 async function openMemory(
   ports: HarnessPorts,
-  { tenant = '', project }: Place,
+  { tenant = '', project }: RowOwner,
   scope: MemoryScope,
   directive: string,
 ): Answer<OpenMemory> {
@@ -72,7 +73,7 @@ async function openMemory(
 }
 
 /** The row of the thread names the project and the tenant, whatever process runs the thread. */
-async function memoryOf({ ports, place: { id, item } }: Thread, scope: MemoryScope) {
+async function memoryOf({ ports, place: { id, item } }: MemoryWriter, scope: MemoryScope) {
   const row = await ports.store.thread(id);
   return row.ok ? await openMemory(ports, row.output, scope, item.id) : row;
 }
@@ -82,7 +83,7 @@ const scopeIn = (parameters: JsonObject): MemoryScope | undefined =>
   MEMORY_SCOPES.find((scope) => scope === parameters.scope);
 
 function checkText(parameters: JsonObject): Outcome<Pick<NewMemory, 'text' | 'subject'>> {
-  const { text, subject = '' } = parameters as Record<'text' | 'subject', string>;
+  const [text, subject] = [plainText(parameters.text), plainText(parameters.subject ?? '')];
   const { characters } = MEMORY_BOUNDS;
   if (text.trim() === '' || text.length > characters) {
     const message = `\`text\` must have 1 to ${characters} characters; it has ${text.length}`;
@@ -100,7 +101,7 @@ function checkText(parameters: JsonObject): Outcome<Pick<NewMemory, 'text' | 'su
 /** Refuses a secret by its label, and a known secret of the thread in the text. */
 function refuseSecret(
   { given, parameters }: PrimitiveCall,
-  { ports, place }: Thread,
+  { ports, place }: MemoryWriter,
 ): Outcome<null> {
   const text = JSON.stringify(parameters);
   const isSecret = given && carries(given, 'secret');
@@ -112,7 +113,7 @@ function refuseSecret(
 }
 
 /** True if a person wrote the whole text, as a message or a line of it, to this thread. */
-const isSaid = ({ talk, place }: Thread, text: string): boolean =>
+const isSaid = ({ talk, place }: MemoryWriter, text: string): boolean =>
   place.chain.length === 1 &&
   talk.conversation.trusted().said.some((words) => saidIn(words, false).has(text.trim()));
 
@@ -213,9 +214,9 @@ function answerOf(ranked: readonly MemoryRow[], count: number): PrimitiveResult 
   }));
   const foreign = judged.filter(({ standing }) => standing === 'stranger');
   const own = judged.filter(({ standing }) => standing !== 'stranger').slice(0, count);
-  const shown = [...own, ...foreign.slice(0, count - own.length)];
+  const best = [...own, ...foreign.slice(0, count - own.length)];
   const list = (of: string) =>
-    shown.flatMap(({ row, standing }) => (standing === of ? [rowOf(row, of === 'stranger')] : []));
+    best.flatMap(({ row, standing }) => (standing === of ? [rowOf(row, of === 'stranger')] : []));
   const strangers = list('stranger');
   return {
     output: {
@@ -224,7 +225,7 @@ function answerOf(ranked: readonly MemoryRow[], count: number): PrimitiveResult 
       ...(strangers.length > 0 && { 'from strangers': strangers }),
     },
     // `untrusted` is on the rows of strangers, by the facts. All other marks are on the whole answer.
-    marks: removeLabels(mergeAll(shown.map(({ marks }) => marks)), ['untrusted']),
+    marks: removeLabels(mergeAll(best.map(({ marks }) => marks)), ['untrusted']),
     facts: FACTS,
   };
 }
@@ -259,9 +260,9 @@ export async function runMemory(live: LiveThreads, call: PrimitiveCall): Answere
 export async function memoryNote(
   ports: HarnessPorts,
   { directive, item }: Pick<Prepared, 'directive' | 'item'>,
-  parent: Thread | undefined,
+  parent: Pick<Thread, 'place'> | undefined,
 ): Promise<JsonObject> {
-  const identity = ports.identity?.() ?? ok<Place>({ project: ports.project });
+  const identity = ports.identity?.() ?? ok<RowOwner>({ project: ports.project });
   const above = parent && (await ports.store.thread(parent.place.id));
   if (!identity.ok || above?.ok === false) return {};
   // A child has the tenant of its parent.

@@ -1,7 +1,7 @@
 // Implements `memory ls|show|endorse|forget|export`: a person reads the texts that threads kept, and confirms or
 // removes one.
 import { compact, fail, ok, onOneLine, shorten } from '@kernmantle/core/base';
-import { changeMemory, listMemories, type ShownMemory } from '@kernmantle/core/runtime';
+import { memoryForPeople, type ShownMemory } from '@kernmantle/core/runtime';
 import { MEMORY_SCOPES, noMemory } from '@kernmantle/core/store';
 import { asText, type CommandRun } from '../command.ts';
 import { commandActor, inProject } from '../project.ts';
@@ -44,15 +44,18 @@ export const listRows: CommandRun = inProject(async (runtime, { options, termina
   if (word !== undefined && !scope) {
     return fail('usage', `\`--scope ${word}\` must be one of ${MEMORY_SCOPES.join(', ')}`);
   }
-  return terminal.finish(await listMemories(runtime, compact({ scope })), (rows) => {
-    for (const row of rows) showLine(row, terminal);
-    if (rows.length === 0) terminal.note('no thread has kept a text here yet');
-  });
+  return terminal.finish(
+    await (await memoryForPeople()).listMemories(runtime, compact({ scope })),
+    (rows) => {
+      for (const row of rows) showLine(row, terminal);
+      if (rows.length === 0) terminal.note('no thread has kept a text here yet');
+    },
+  );
 });
 
 /** Prints one row as one line of JSON for each row, with or without `--json`. */
 export const exportRows: CommandRun = inProject(async (runtime, { terminal }) =>
-  terminal.finish(await listMemories(runtime), (rows) => {
+  terminal.finish(await (await memoryForPeople()).listMemories(runtime), (rows) => {
     for (const row of rows) terminal.out(JSON.stringify(row));
   }),
 );
@@ -65,7 +68,7 @@ const withRow = (
 ): CommandRun =>
   inProject(async (runtime, call) => {
     const id = asText(call.args[0]) ?? '';
-    const rows = await listMemories(runtime, { id });
+    const rows = await (await memoryForPeople()).listMemories(runtime, { id });
     if (!rows.ok) return rows;
     const [row] = rows.output;
     return row ? await work(row, runtime, call) : noMemory(id);
@@ -76,7 +79,11 @@ export const showMemory = withRow(async (row, _runtime, { terminal }) =>
 );
 
 export const forgetMemory = withRow(async ({ id }, runtime, call) => {
-  const done = await changeMemory(runtime, { kind: 'forget', id }, commandActor(call));
+  const done = await (await memoryForPeople()).changeMemory(
+    runtime,
+    { kind: 'forget', id },
+    commandActor(call),
+  );
   return call.terminal.finish(done, () => call.terminal.note(`${id} forgotten`));
 });
 
@@ -95,6 +102,10 @@ export const endorseMemory = withRow(async (row, runtime, call) => {
     }
     hash = row.hash;
   }
-  const done = await changeMemory(runtime, { kind: 'endorse', id, hash }, commandActor(call));
+  const done = await (await memoryForPeople()).changeMemory(
+    runtime,
+    { kind: 'endorse', id, hash },
+    commandActor(call),
+  );
   return terminal.finish(done, () => terminal.note(`${id} endorsed`));
 });
