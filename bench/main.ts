@@ -10,6 +10,7 @@ const SUITES = [
   'trust',
   'flow',
   'items',
+  'memory',
   'stream',
   'llm',
   'store-port',

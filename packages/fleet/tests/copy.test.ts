@@ -63,6 +63,7 @@ const TABLES = [
   'artifact_uses',
   'secrets',
   'audit',
+  'memories',
   'pruned_budgets',
 ];
 /** Texts that are JSON, which a server may write otherwise. */

@@ -160,6 +160,7 @@ const PAGES: Readonly<Record<string, (attacked: Attacked) => Promise<void>>> = {
   cost: lookAt('cost'),
   scripts: lookAt('scripts'),
   health: lookAt('health'),
+  memory: lookAt('memory'),
   find: lookAt('?find=img'),
 };
 const TODAY = ofToday(Object.entries(PAGES), 3);

@@ -104,6 +104,7 @@ browserTest(
       run: '/items/directive/demo%2Frelease_note?run=1',
       scripts: '/scripts',
       health: '/health',
+      memory: '/memory',
     };
     const met: string[] = [];
     for (const [at, [place, path]] of Object.entries(places).entries()) {

@@ -5,6 +5,7 @@ import { budgetCases } from './budget-cases.ts';
 import { doubtCases } from './doubt-cases.ts';
 import { journalCases } from './journal-cases.ts';
 import { leaseCases } from './lease-cases.ts';
+import { memoryCases } from './memory-cases.ts';
 import { recordCases } from './record-cases.ts';
 import { refusalCases } from './refusal-cases.ts';
 import { searchCases } from './search-cases.ts';
@@ -26,5 +27,6 @@ export function storeSuite(name: string, open: OpenStage): void {
     signalCases(open);
     approvalCases(open);
     recordCases(open);
+    memoryCases(open);
   });
 }

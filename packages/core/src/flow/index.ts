@@ -111,6 +111,7 @@ export {
   toolsIn,
 } from './values/labels.ts';
 export { createRecordFile, openRecords } from './values/record-file.ts';
+export { isFromPerson, judgeMemory, type MemoryStanding } from './values/remembered.ts';
 export {
   factsOf,
   isPassedOn,

@@ -1,6 +1,7 @@
 export { endUnattended } from './children/children.ts';
 export { directiveLimits, packLimits } from './limits/effective-limits.ts';
 export { type Ending, type LoopPorts, runLoop, type Turn } from './loop.ts';
+export { runMemory } from './memory/memory-primitive.ts';
 export { type FollowedRun, followThread } from './observe/follow-thread.ts';
 export { auditCalls, type RunObserver, telemetry, watchThreads } from './observe/watch-threads.ts';
 export { type PlainRequest, type PlainResult, type PlainTool, runPlainLoop } from './plain-loop.ts';

@@ -6,6 +6,7 @@ import {
   type Descriptor,
   describe,
   EMPTY,
+  isFromPerson,
   type ModelReader,
   makeValue,
   mergeDescriptors,
@@ -63,6 +64,8 @@ interface AnsweredResult {
 
 interface Trusted {
   texts: string[];
+  /** The texts that a person wrote. Each is among `texts`, too. */
+  said: string[];
   results: AnsweredResult[];
 }
 
@@ -97,7 +100,7 @@ export class Conversation {
   readonly #open = new Map<string, ToolCallBlock>();
   #late: { text: string; marks: Descriptor; isOwn: boolean }[] = [];
   #bytes = 0;
-  #trusted: Trusted = { texts: [], results: [] };
+  #trusted: Trusted = { texts: [], said: [], results: [] };
   #stranger: string | undefined;
   /** Hides untrusted text from the model. Absent: the model sees this text. */
   readonly #display: Display | undefined;
@@ -144,6 +147,7 @@ export class Conversation {
     } else {
       this.learn(marks);
       if (!isOwn && !carries(marks, 'untrusted')) this.#trusted.texts.push(text);
+      if (!isOwn && isFromPerson(marks)) this.#trusted.said.push(text);
       this.#add('user', [{ type: 'text', text }]);
     }
   }
@@ -313,7 +317,7 @@ export class Conversation {
     this.#open.clear();
     [this.#replies, this.#opening] = [[], undefined];
     [this.#messages, this.#late, this.#bytes] = [[], [], 0];
-    this.#trusted = { texts: [], results: [] };
+    this.#trusted = { texts: [], said: [], results: [] };
   }
 
   /** Joins neighbours of one role, because providers require that the roles alternate. */

@@ -110,7 +110,15 @@ const kinds = is<Record<string, string>>(
 /** Facts that the tool declared about single fields of a result, at the time of the call. */
 const facts = fields(
   {},
-  { free_text: names, made: names, identifiers: names, kinds, untrusted: yes, directory: yes },
+  {
+    free_text: names,
+    made: names,
+    unvouched: names,
+    identifiers: names,
+    kinds,
+    untrusted: yes,
+    directory: yes,
+  },
 );
 export const result = fields(
   { call_id: text, content: json, is_error: flag, marks },

@@ -11,7 +11,7 @@ import {
 import { type KnownServer, knownServers } from '../items/index.ts';
 import { projectStored, summary } from '../journal/index.ts';
 import type { Runtime, ServedItems } from '../runtime/index.ts';
-import { registryFile } from '../runtime/index.ts';
+import { memoryForPeople, registryFile } from '../runtime/index.ts';
 import type { Fleet, QueueRow, Store, WorkerRow } from '../store/index.ts';
 
 /** Surfaces for people and programs. Scripts have their own policy. */
@@ -277,6 +277,14 @@ async function aboutServers(runtime: Runtime, env: Env): Promise<HealthFinding[]
   return [good('mcp servers', `${servers.length} connected, ${count} tools`), ...findings];
 }
 
+/** Returns a note for each place of memory that is nearly full. A full one refuses new texts. */
+async function aboutMemory(runtime: Runtime): Promise<HealthFinding[]> {
+  const full = await (await memoryForPeople()).fullMemories(runtime);
+  if (!full.ok) return [bad('memory', full.error.detail.message)];
+  const fix = '`km memory ls`, then `km memory forget ID`';
+  return full.output.map((place) => note('memory', `memory is nearly full: ${place}`, fix));
+}
+
 export interface HealthReport {
   readonly healthy: boolean;
   readonly findings: readonly HealthFinding[];
@@ -293,6 +301,7 @@ export async function healthReport(runtime: Runtime, env: Env): Promise<HealthRe
     ...aboutItems(runtime),
     ...(await aboutServers(runtime, env)),
     ...(await aboutRegistry(runtime)),
+    ...(await aboutMemory(runtime)),
     ...aboutProviders(runtime, env),
   ];
   return { healthy: !findings.some(({ state }) => state === 'bad'), findings };

@@ -174,6 +174,8 @@ async function wireRuntime(
       await registered.output.close();
       await open.audit.kept?.();
       await worlds.close();
+      const memory = await open.userMemory;
+      if (memory?.ok) await memory.output.close();
       for (const primitive of open.primitives.values()) {
         primitive.close?.();
         await primitive.ended?.();
@@ -200,6 +202,7 @@ export type {
   StoreDriver,
   ThreadObserver,
 } from './extension.ts';
+export type { ShownMemory } from './memory.ts';
 export {
   type CallOptions,
   closedPlaces,
@@ -226,6 +229,8 @@ export { resumeAfterApprovals, resumeInProcess } from './resume-after-approval.t
 /** Removes old trees with their transcripts. The code is loaded with the first call. */
 export const pruneThreads = async (...values: Parameters<typeof prune>): ReturnType<typeof prune> =>
   await (await import('./retention.ts')).pruneThreads(...values);
+/** Memory for people. The code is loaded with the first call. */
+export const memoryForPeople = () => import('./memory.ts');
 export type { Runtime } from './runtime.ts';
 export { noted, signFiles } from './sign-files.ts';
 export {

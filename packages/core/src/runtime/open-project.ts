@@ -187,6 +187,8 @@ export interface OpenProject {
   others: { readonly known: Map<string, Promise<Outcome<OtherProject>>>; readonly open: OpenOther };
   /** Opens the registry and creates a missing one. */
   store?: () => Promise<Outcome<Store>>;
+  /** The user's own memory. Absent: no call has needed it. */
+  userMemory?: Promise<Outcome<Store>>;
   /** State that machines share. Only the address is set from the start. */
   shared: {
     /** Address of the store's server, which may contain a password. Absent: a file of the project. */

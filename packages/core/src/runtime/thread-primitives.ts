@@ -1,4 +1,4 @@
-// Creates the primitives `thread` and `reader` and the item kinds of threads. The first call loads the harness.
+// Creates the primitives `thread`, `reader` and `memory`, and the item kinds of threads. The first call loads the harness.
 import { anything, fillableText, flag, type Outcome, oneOf, record, text } from '../base/index.ts';
 import type { HarnessPorts, ThreadAction, ThreadFunction } from '../harness/index.ts';
 import type { Kind, Primitive } from '../kernel/index.ts';
@@ -49,6 +49,12 @@ const readerConfig = record(
   { required: ['function'] },
 );
 
+/** The `config` of the shipped tools above the primitive `memory`. */
+const memoryConfig = record(
+  { function: oneOf(['write', 'search', 'forget']) },
+  { required: ['function'] },
+);
+
 /** Returns the primitives for tool chains and the kinds for `execute`. */
 export function threadPrimitives(
   open: OpenProject,
@@ -89,8 +95,18 @@ export function threadPrimitives(
     },
     plan: ({ config, tool }) => ({ reader: config.function ?? tool.id }),
   };
+  const memory: Primitive = {
+    name: 'memory',
+    isOfBundle: true,
+    config: memoryConfig,
+    async run(call) {
+      const { runMemory, ports } = await load();
+      return await runMemory(ports.live, call);
+    },
+    plan: ({ config, tool }) => ({ memory: config.function ?? tool.id }),
+  };
   return {
-    primitives: [thread, reader],
+    primitives: [thread, reader, memory],
     kinds: [kind('thread', Object.keys(THREAD_ACTIONS)), kind('artifact', ['read'])],
   };
 }

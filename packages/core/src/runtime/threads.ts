@@ -97,6 +97,22 @@ export async function openRegistry(open: OpenProject): Promise<Outcome<Store>> {
   return await openFile({ file: registryFile(open), clock, identity: key.output });
 }
 
+/** Opens the user's own file with the memory of the scope `user`, once for each runtime. */
+export async function openUserMemory(open: OpenProject): Promise<Outcome<Store>> {
+  const key = registryKey(open);
+  if (!key.ok) return key;
+  const { openSqliteStore } = await import('../store/index.ts');
+  const { clock, home } = open;
+  open.userMemory ??= openSqliteStore({
+    file: join(home, 'memory.db'),
+    clock,
+    identity: key.output,
+  });
+  const opened = await open.userMemory;
+  if (!opened.ok) delete open.userMemory;
+  return opened;
+}
+
 /** Returns the key that proves that a registry belongs to this user, and decrypts its sealed values. */
 export function registryKey({ keys }: Pick<OpenProject, 'keys'>): Outcome<Uint8Array> {
   const key = keys.tokenKey();
@@ -424,6 +440,7 @@ function createPorts(
       history: watch.history,
     },
     watch: { ...watch.portFor(view), audit: open.audit },
+    userMemory: () => openUserMemory(open),
     ...((store.fleet ?? open.shared.address) !== undefined && { identity: () => identify(open) }),
   };
   return ports;

@@ -47,6 +47,28 @@ export {
 } from './fleet-port.ts';
 export { isOwnerGone, nameOwner } from './leases/lease-owner.ts';
 export { allThreads, threadPages } from './list-threads.ts';
+export {
+  decideMemory,
+  MEMORY_BOUNDS,
+  MEMORY_SCOPES,
+  MEMORY_SQL,
+  type Memories,
+  type MemoryChange,
+  type MemoryColumns,
+  type MemoryPlace,
+  type MemoryRow,
+  type MemoryScope,
+  type MemoryWord,
+  memoriesOf,
+  memoryBytes,
+  memoryCells,
+  memoryHash,
+  memoryKey,
+  memoryValues,
+  type NewMemory,
+  noMemory,
+  scopeOfMemory,
+} from './memory.ts';
 export type {
   Answer,
   Approval,

@@ -61,6 +61,7 @@ const OF_THREADS: Partial<Record<CopiedTable, string>> = {
 const OF_NONE: Partial<Record<CopiedTable, string>> = {
   ...beside(OF_NOBODY),
   audit: `SELECT ${list('audit')} FROM audit ORDER BY id`,
+  memories: select('memories', 'true'),
   pruned: 'SELECT thread, budget FROM pruned_budgets',
 };
 
@@ -68,9 +69,12 @@ const TREES = `SELECT root AS tree, json_array(count(*), sum(seq), sum(epoch), s
     sum((SELECT count(*) FROM artifact_uses WHERE thread = id)), sum((SELECT count(*) FROM secrets WHERE thread = id)),
     group_concat(coalesce(owner, ''))) AS mark
   FROM threads GROUP BY root ORDER BY min(number)`;
+const PROJECTS =
+  "SELECT project FROM threads UNION SELECT project FROM memories WHERE project <> ''";
 const LOOSE_MARK = `SELECT json_array((SELECT max(id) FROM audit), (SELECT count(*) FROM audit),
   (SELECT count(*) FROM pruned_budgets), (SELECT json_group_array(json_array(id, state, uses_left, decided))
-    FROM approvals WHERE thread IS NULL)) AS mark`;
+    FROM approvals WHERE thread IS NULL),
+  (SELECT json_group_array(json_array(id, created, endorsed_by)) FROM memories)) AS mark`;
 
 /** Returns the parameters of a statement. SQLite refuses a parameter that the statement does not have. */
 const treeIn = (tree: string): string[] => (tree === LOOSE ? [] : [tree]);
@@ -139,8 +143,7 @@ export async function openFileSource(options: FileOptions): Answer<CopySource> {
       const rows = events.all(clock.now());
       return rows.filter(({ owner }) => !isOwnerGone(String(owner))).map(({ id }) => String(id));
     },
-    projects: async () =>
-      all('SELECT DISTINCT project FROM threads').map(({ project }) => String(project)),
+    projects: async () => all(PROJECTS).map(({ project }) => String(project)),
     trees: async () => [
       ...all(TREES).map(({ tree, mark }) => ({ tree: String(tree), mark: String(mark) })),
       { tree: LOOSE, mark: String(all(LOOSE_MARK)[0]?.['mark']) },
@@ -187,6 +190,7 @@ const REMOVE_LOOSE = [
     (table) => `DELETE FROM ${table} WHERE ${OF_NOBODY}`,
   ),
   'DELETE FROM audit',
+  'DELETE FROM memories',
   'DELETE FROM pruned_budgets',
 ];
 const UNUSED = 'DELETE FROM artifacts WHERE hash NOT IN (SELECT hash FROM artifact_uses)';

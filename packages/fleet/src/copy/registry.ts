@@ -54,6 +54,12 @@ function moved(row: CopiedRow, names: ProjectNames): CopiedRow {
   return copy;
 }
 
+const OWN_PROJECT = columnsOf('memories').indexOf('project');
+
+/** Returns the row under the new name of its project. Rows of the scope `user` belong to no project. */
+const renamed = (row: CopiedRow, names: ProjectNames): CopiedRow =>
+  row.with(OWN_PROJECT, names.get(String(row[OWN_PROJECT]))?.project ?? '');
+
 async function* rowsOf(
   source: CopySource,
   tree: string,
@@ -61,7 +67,8 @@ async function* rowsOf(
 ): AsyncIterable<readonly [CopiedTable, CopiedRow[]]> {
   for (const table of COPIED_TABLES) {
     for await (const page of source.rows(table, tree)) {
-      yield [table, table === 'threads' ? page.map((row) => moved(row, names)) : page];
+      const move = table === 'threads' ? moved : table === 'memories' ? renamed : undefined;
+      yield [table, move ? page.map((row) => move(row, names)) : page];
     }
   }
 }

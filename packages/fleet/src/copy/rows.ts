@@ -62,6 +62,10 @@ export const COPIED = {
   artifacts: columns({ int: 'created', bytes: 'bytes' }, 'hash bytes created'),
   secrets: columns({ int: 'number', bytes: 'sealed' }, 'thread number sealed'),
   audit: columns({}, 'time surface caller subject operation decision reason target'),
+  memories: columns(
+    { int: 'seq created expires' },
+    'id tenant project scope owner text subject marks thread seq created expires endorsed_by',
+  ),
   /** Accounts of threads that were pruned. */
   pruned: columns({}, 'thread budget'),
 } as const satisfies Record<string, Columns>;

@@ -111,6 +111,11 @@ const OF_NONE: Partial<Record<CopiedTable, string>> = {
     WHERE $1::text IS NOT NULL AND b.thread NOT IN (SELECT id FROM threads)`,
 };
 
+/** Rows of memory of the named project and of the copied threads. Without a name: all rows. */
+const MEMORIES_OF = `memories WHERE $1::text IS NOT NULL AND (current_setting('km.project') IN ('', project)
+  OR project IN (SELECT t.project FROM threads t JOIN copied_trees c ON c.id = t.id))`;
+const MEMORIES = `SELECT ${list('memories')} FROM ${MEMORIES_OF}`;
+
 /** Audit rows of the copied threads, if the registry has other projects as well. */
 const AUDIT_OF = `audit WHERE caller IN (SELECT id FROM copied_trees) OR target IN (SELECT id FROM copied_trees)`;
 
@@ -125,6 +130,7 @@ export async function openServerSource(
   let isWhole = true;
   try {
     await line.run('BEGIN ISOLATION LEVEL REPEATABLE READ');
+    await line.run(`SELECT set_config('km.project', $1, true)`, [project ?? '']);
     const others = await line.all(
       'SELECT 1 FROM threads WHERE parent IS NULL AND project <> $1 LIMIT 1',
       [project ?? ''],
@@ -141,6 +147,7 @@ export async function openServerSource(
   }
   const sqlFor = (table: CopiedTable, tree: string): string | undefined => {
     if (tree !== LOOSE) return OF_THREADS[table];
+    if (table === 'memories') return MEMORIES;
     if (isWhole) return OF_NONE[table];
     return table === 'audit'
       ? `SELECT ${list('audit')} FROM ${AUDIT_OF} AND $1::text IS NOT NULL ORDER BY id`
@@ -152,7 +159,8 @@ export async function openServerSource(
     FROM threads t JOIN copied_trees c ON c.id = t.id GROUP BY t.root ORDER BY min(t.number)`;
   const LOOSE_MARK = `SELECT concat_ws(' ', max(id), count(*), (SELECT count(*) FROM budgets),
     (SELECT md5(string_agg(concat_ws(' ', id, state, uses_left, decided), ' ' ORDER BY id)) FROM approvals
-      WHERE thread IS NULL), '${isWhole}') AS mark FROM audit`;
+      WHERE thread IS NULL), (SELECT md5(string_agg(concat_ws(' ', id, project, created, endorsed_by), ' '
+      ORDER BY id, project, tenant)) FROM memories), '${isWhole}') AS mark FROM audit`;
   return ok({
     async held() {
       const rows = await line.all<{ id: string }>(
@@ -162,9 +170,9 @@ export async function openServerSource(
       return rows.map(({ id }) => id);
     },
     async projects() {
-      const sql =
-        'SELECT DISTINCT t.project FROM threads t JOIN copied_trees c ON c.id = t.id ORDER BY 1';
-      return (await line.all<{ project: string }>(sql)).map((row) => row.project);
+      const sql = `SELECT t.project FROM threads t JOIN copied_trees c ON c.id = t.id
+        UNION SELECT project FROM ${MEMORIES_OF} AND project <> '' ORDER BY 1`;
+      return (await line.all<{ project: string }>(sql, [''])).map((row) => row.project);
     },
     async trees() {
       const [trees, [loose]] = [
@@ -209,6 +217,7 @@ async function countSource(line: Line, isWhole: boolean): Promise<RowCounts> {
     secrets: `secrets WHERE ${mine}`,
     search_texts: `search_texts WHERE ${mine}`,
     audit: isWhole ? 'audit' : AUDIT_OF,
+    memories: MEMORIES_OF.replace('$1', `''`),
     pruned: `budgets WHERE ${isWhole} AND thread NOT IN (SELECT id FROM threads)`,
   };
   return await countIn(line, (table) => from[table]);
@@ -285,6 +294,7 @@ const ARRIVE: Readonly<Record<CopiedTable, string>> = {
   secrets: same('secrets'),
   search_texts: same('search_texts'),
   audit: same('audit'),
+  memories: same('memories'),
   pruned: 'INSERT INTO budgets (thread, account) SELECT thread, budget::jsonb FROM copying_pruned',
 };
 const ARRIVE_TOO = [

@@ -3,6 +3,7 @@
 // so that other writes wait only a short time.
 import { ok } from '@kernmantle/core/base';
 import type { Answer, ThreadTable } from '@kernmantle/core/store';
+import { MEMORY_SQL } from '@kernmantle/core/store';
 import type { Database, Sql } from './connection.ts';
 
 const TREES_A_STEP = 50;
@@ -52,6 +53,9 @@ export async function pruneTrees(
     sql.all<{ root: string }>(FIND, before, keepFailed, trees ?? null, project ?? null),
   );
   if (!result.ok) return result;
+  const now = MEMORY_SQL.prune.replace('?1', 'km_now()');
+  const forgotten = await database.write((sql) => sql.all(now));
+  if (!forgotten.ok) return forgotten;
   const roots = result.output.map(({ root }) => root);
   const removed: string[] = [];
   for (let at = 0; at < roots.length; at += TREES_A_STEP) {

@@ -11,6 +11,7 @@ import { createFleet } from './fleet.ts';
 import { createJobs } from './jobs.ts';
 import { createAccountCache, createLocalLeases } from './leased-thread.ts';
 import { type LeaseParts, serverLeases } from './leases.ts';
+import { serverMemories } from './memories.ts';
 import { checkForm } from './migrate.ts';
 import { serverRecords } from './records.ts';
 import { createServerTime } from './registry.ts';
@@ -109,6 +110,7 @@ export async function openPostgresStore(options: PostgresOptions): Answer<Store>
       ...serverSignals(parts),
       ...serverApprovals(parts),
       ...serverRecords(database),
+      ...serverMemories(database, clock),
     }),
     ...createWatch(feed, reader.join),
     onSignal: (listener) => feed.onSignal(listener),

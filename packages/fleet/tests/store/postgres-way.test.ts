@@ -28,6 +28,7 @@ import { MIGRATIONS } from '../../src/postgres/schema.ts';
 import { openPostgresStore } from '../../src/postgres/store.ts';
 
 const url = inject('postgres');
+const NEWEST = MIGRATIONS.length;
 const schema = `t_${Buffer.from(systemRandom(6)).toString('hex')}`;
 const identity = new Uint8Array(32).fill(7);
 
@@ -95,7 +96,7 @@ describe.skipIf(!isThere)(`the way to a server${reason}`, () => {
   beforeAll(async () => {
     // Several at once: one does it, the others find it done.
     const all = await Promise.all([1, 2, 3].map(() => migrateStore(optionsOf(url))));
-    expect(all.map((one) => must(one).from).toSorted((a, b) => a - b)).toEqual([0, 3, 3]);
+    expect(all.map((one) => must(one).from).toSorted((a, b) => a - b)).toEqual([0, NEWEST, NEWEST]);
   });
   afterAll(async () => {
     await onServer(`DROP SCHEMA ${schema} CASCADE; DROP SCHEMA ${schema}_jobs CASCADE`);
@@ -161,7 +162,7 @@ describe.skipIf(!isThere)(`the way to a server${reason}`, () => {
       onServer(`UPDATE ${schema}.about SET value = '${version}'
         WHERE name IN (${names.map((name) => `'${name}'`).join()})`);
     await set(99, 'schema', 'oldest');
-    expect(await refusal(url)).toMatch(/^store_newer: .*\(schema 99, this one reads 3\)/);
+    expect(await refusal(url)).toContain(`(schema 99, this one reads ${NEWEST})`);
     expect(codeOf(await migrateStore(optionsOf(url)))).toBe('store_newer');
     // A newer one that still lets this one work: only its tables are left alone.
     await set(1, 'oldest');
@@ -169,8 +170,8 @@ describe.skipIf(!isThere)(`the way to a server${reason}`, () => {
     expect(codeOf(await migrateStore(optionsOf(url)))).toBe('store_newer');
     await set(0, 'schema');
     expect(await refusal(url)).toMatch(/run the migration first$/);
-    await set(3, 'schema', 'oldest');
-    expect(must(await migrateStore(optionsOf(url)))).toEqual({ from: 3, to: 3 });
+    await set(NEWEST, 'schema', 'oldest');
+    expect(must(await migrateStore(optionsOf(url)))).toEqual({ from: NEWEST, to: NEWEST });
   });
 
   test('a migration keeps the accounts and the open reservations of an older form', async () => {
@@ -184,7 +185,7 @@ describe.skipIf(!isThere)(`the way to a server${reason}`, () => {
       ${MIGRATIONS.slice(0, 2).join('')}
       INSERT INTO budgets VALUES ('old', '{NULL,10,NULL,NULL,9223372036854775807}', '{0,1,0,0,2}', '{0,7,0,0,0}');
       INSERT INTO reservations VALUES ('old', 'b', '{0,4,0,0,0}', 'a', true), ('old', 'a', '{0,3,0,0,0}', NULL, false)`);
-    expect(must(await migrateStore(optionsOf(url, at)))).toEqual({ from: 2, to: 3 });
+    expect(must(await migrateStore(optionsOf(url, at)))).toEqual({ from: 2, to: NEWEST });
     const store = must(await openPostgresStore(optionsOf(url, at)));
     expect(must(await store.budgets(['old']))).toMatchObject([
       {

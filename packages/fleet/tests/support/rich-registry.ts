@@ -109,5 +109,14 @@ export async function fillRegistry(
   must(await store.decide('loose', decision));
   must(await store.use('loose', { tool: 'x' }));
   must(await store.audit([{ ...audit('me'), decision: 'denied' }]));
+  for (const place of [project, elsewhere].map((one) => ({
+    tenant: '',
+    project: one,
+    owner: '',
+  }))) {
+    const marks = { labels: ['untrusted'], taint: ['untrusted'], sources: ['tool:x'] };
+    const row = { ...place, scope: 'project', text: 'a note', subject: '', marks } as const;
+    must(await store.changeMemory({ kind: 'write', row: { ...row, thread: 'a', seq: 1 } }));
+  }
   await store.close();
 }

@@ -44,6 +44,7 @@ test('signatures and trust', () => follow('docs/signatures-and-trust.md'));
 test('goal runs', () => follow('docs/goal-runs.md'));
 test('long conversations', () => follow('docs/compaction.md'));
 test('forks', () => follow('docs/fork.md'));
+test('memory', () => follow('docs/memory.md'));
 test('errors', () => follow('docs/errors.md'));
 test('whoever answers for it', () => follow('docs/answering.md'));
 test('untrusted data', () => follow('docs/untrusted-data.md'));

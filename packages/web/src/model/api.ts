@@ -569,6 +569,23 @@ export interface HealthView {
   };
 }
 
+/** `GET memory`: the newest texts that threads kept. All texts can be untrusted. */
+export interface MemoryView {
+  readonly memories: readonly {
+    readonly id: string;
+    readonly standing: 'confirmed' | 'note' | 'stranger';
+    readonly scope: string;
+    readonly owner: string;
+    readonly subject: string;
+    readonly text: string;
+    readonly hash: string;
+    readonly thread: string;
+    readonly created: number;
+    readonly marks: { readonly taint: readonly string[]; readonly sources: readonly string[] };
+  }[];
+  readonly total: number;
+}
+
 /** A worker, as it registered itself. All its texts are untrusted. */
 export interface FleetWorker {
   readonly id: string;

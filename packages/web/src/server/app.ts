@@ -16,6 +16,7 @@ import { addCostRoutes } from './routes/cost.ts';
 import { addEventsRoutes } from './routes/events.ts';
 import { addHealthRoutes } from './routes/health.ts';
 import { addItemsRoutes } from './routes/items.ts';
+import { addMemoryRoutes } from './routes/memory.ts';
 import { addScriptsRoutes } from './routes/scripts.ts';
 import { addSteerRoutes } from './routes/steer.ts';
 import { addThreadsRoutes } from './routes/threads.ts';
@@ -32,6 +33,7 @@ const ROUTES: readonly AddRoutes[] = [
   addItemsRoutes,
   addScriptsRoutes,
   addHealthRoutes,
+  addMemoryRoutes,
 ];
 
 const METHODS = ['GET', 'HEAD', 'POST', 'DELETE'];

@@ -22,6 +22,8 @@ export interface ResultFacts {
   readonly free_text?: readonly string[];
   /** Fields with text of a model that has read untrusted text. No file can declare them. */
   readonly made?: readonly string[];
+  /** Fields that vouch for nothing, such as unconfirmed rows of memory. No file can declare them. */
+  readonly unvouched?: readonly string[];
   /** Fields with names of directory entries. They are untrusted as text, but may be passed on unchanged. */
   readonly identifiers?: readonly string[];
   /** Kinds by field. A value vouches only for parameters of the same kind. */
@@ -34,6 +36,7 @@ export interface ResultFacts {
 interface Field {
   readonly isFree: boolean;
   readonly isMade?: true;
+  readonly isUnvouched?: boolean;
   readonly isIdentifier: boolean;
   readonly kind: string | undefined;
 }
@@ -69,6 +72,10 @@ function namedIn(facts: ResultFacts): NamedFields {
   }
   for (const name of facts.free_text ?? []) named.set(nameOf(name), FREE);
   for (const name of facts.made ?? []) named.set(nameOf(name), MADE);
+  for (const written of facts.unvouched ?? []) {
+    const name = nameOf(written);
+    named.set(name, { ...UNNAMED, ...named.get(name), isUnvouched: true });
+  }
   cache.set(facts, named);
   return named;
 }
@@ -76,6 +83,8 @@ function namedIn(facts: ResultFacts): NamedFields {
 /** Combines a field with an outer one. Facts of the outer field apply inside. */
 function inside(outer: Field, own: Field | undefined): Field {
   if (!own || outer.isFree) return outer;
+  // No fact about a part lets it vouch if the whole vouches for nothing.
+  if (outer.isUnvouched) return { ...outer, isFree: own.isFree };
   if (own.isFree || outer === UNNAMED) return own;
   return {
     isFree: false,
@@ -100,8 +109,9 @@ class Labelling {
 
   /** Returns the facts of a value in this field. */
   origin(data: Json, field: Field): Record<string, Json> {
-    const { isFree, isMade, isIdentifier, kind } = field;
+    const { isFree, isMade, isUnvouched, isIdentifier, kind } = field;
     return {
+      ...(isUnvouched && { unvouched: true }),
       ...(isMade ? { made: true } : { told: true }),
       ...(isIdentifier && !isFree && { identifier: true }),
       ...(kind !== undefined && { kind }),
@@ -212,7 +222,8 @@ export const isPassedOn = ({ meta: { origin } }: Value): boolean =>
 export function vouchedAs(value: Value, parameterKind: string | undefined): Vouched | undefined {
   const { data, meta } = value;
   const { of, identifier, directory, kind } = meta.origin;
-  if (!isPassedOn(value) || data === null || data === '') return undefined;
+  if (!isPassedOn(value) || meta.origin.unvouched === true) return undefined;
+  if (data === null || data === '') return undefined;
   // A fact is only about the data that it was declared for.
   if (of === data && kind === parameterKind) {
     if (directory === true) return 'directory';

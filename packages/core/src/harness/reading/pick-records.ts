@@ -71,6 +71,7 @@ interface FieldFacts {
   isFree: boolean;
   isMade: boolean;
   isIdentifier: boolean;
+  isUnvouched: boolean;
   kind: string | undefined;
   isDirectory: boolean;
 }
@@ -91,6 +92,7 @@ const factsOf = ({ meta: { descriptor, origin } }: Value): FieldFacts => {
     isFree: carries(descriptor, 'untrusted') && !isIdentifier,
     isMade: origin.told !== true,
     isIdentifier,
+    isUnvouched: origin.unvouched === true,
     kind: typeof origin.kind === 'string' ? origin.kind : undefined,
     isDirectory: origin.directory === true,
   };
@@ -101,6 +103,7 @@ const both = (a: FieldFacts, b: FieldFacts): FieldFacts => ({
   isFree: a.isFree || b.isFree || a.isIdentifier !== b.isIdentifier,
   isMade: a.isMade || b.isMade,
   isIdentifier: a.isIdentifier && b.isIdentifier,
+  isUnvouched: a.isUnvouched || b.isUnvouched,
   kind: a.kind === b.kind ? a.kind : undefined,
   isDirectory: a.isDirectory && b.isDirectory,
 });
@@ -120,8 +123,11 @@ function factsOfRecords(records: readonly Value[]): ResultFacts | undefined {
     isForeign ||= facts.isFree || facts.isIdentifier;
     isTold &&= facts.isFree || !facts.isMade;
   }
-  if (!isTold) return isForeign ? { untrusted: true } : undefined;
   const all = [...named];
+  const silent = all.flatMap(([name, one]) => (one.isUnvouched ? name : []));
+  const unvouched = silent.length > 0 ? { unvouched: silent } : {};
+  if (!isTold && isForeign) return { untrusted: true };
+  if (!isTold) return silent.length > 0 ? unvouched : undefined;
   const kinds = all.flatMap(([name, { isFree, kind }]) =>
     isFree || kind === undefined ? [] : [[name, kind] as const],
   );
@@ -131,6 +137,7 @@ function factsOfRecords(records: readonly Value[]): ResultFacts | undefined {
     made: all.flatMap(([name, { isFree, isMade }]) => (isFree && isMade ? name : [])),
     identifiers: all.flatMap(([name, one]) => (one.isIdentifier && !one.isFree ? name : [])),
     kinds: Object.fromEntries(kinds),
+    ...unvouched,
     ...(isDirectory && { directory: true as const }),
   };
 }

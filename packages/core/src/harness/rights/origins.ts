@@ -117,7 +117,8 @@ class Sayings {
       const isForeign = carries(meta.descriptor, 'untrusted');
       const kind = plainText(meta.origin.kind ?? '') || undefined;
       const as = isForeign ? vouchedAs(single, kind) : 'result';
-      if (data === null || as === undefined || as === 'reference') continue;
+      const isMute = meta.origin.unvouched === true;
+      if (data === null || isMute || as === undefined || as === 'reference') continue;
       const before = this.#fields.get(data) ?? [];
       if (before.some((one) => one.kind === kind && one.origin.kind === as)) continue;
       this.#fields.set(data, [...before, { origin: { kind: as }, kind }]);

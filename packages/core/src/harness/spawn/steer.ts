@@ -4,7 +4,7 @@ import { EMPTY } from '../../flow/index.ts';
 import { isEnded, type ThreadStatus } from '../../store/index.ts';
 import { countChild, endUnattended, resultOf } from '../children/children.ts';
 import { packMarks } from '../thread/conversation.ts';
-import { type Answer, nameFor, reach, type ThreadReader } from './read-threads.ts';
+import { type Answer, isClient, nameFor, reach, type ThreadReader } from './read-threads.ts';
 
 /** Kind of a signal. A thread that no process runs is ended or resumed here. */
 export type SignalKind = 'message' | 'pause' | 'interrupt' | 'terminate' | 'kill';
@@ -55,9 +55,9 @@ async function endRunning(
   return now.ok && IDLE.has(now.output.status) ? await endIdle(asker, id, end) : ok(null);
 }
 
-/** Returns the marks of a message: those of the sending thread, or those of a person. */
-const marksOf = ({ thread, given }: ThreadReader): JsonObject =>
-  thread ? { marks: packMarks(given) } : {};
+/** Returns the marks of a message: those of the sending thread or program, or none, which means a person's. */
+const marksOf = (asker: ThreadReader): JsonObject =>
+  asker.thread || isClient(asker) ? { marks: packMarks(asker.given) } : {};
 
 export async function steer(
   asker: ThreadReader,

@@ -19,6 +19,7 @@ import {
 } from '../../flow/index.ts';
 import type { Opening } from '../../journal/index.ts';
 import { type Caller, readyForm, type ToolSignature } from '../../kernel/index.ts';
+import { memoryNote } from '../memory/memory-primitive.ts';
 import { FROM_USER, packGiven, packMarks } from './conversation.ts';
 import { describedTools, permittedTools } from './permitted-tools.ts';
 import { injection, toolReferences } from './prompt.ts';
@@ -169,6 +170,8 @@ export async function openingEvents(
   const listed = {
     ...describedTools(tools, isNative, plan !== undefined),
     ...(isReference && toolReferences(tools)),
+    ...(tools.some(({ id }) => id === 'memory/search') &&
+      (await memoryNote(ports, prepared, parent))),
   };
   // A directive whose own text is untrusted becomes one reference as a whole.
   const isHidden = hidden.size > 0 && !carries(descriptor, 'untrusted');

@@ -30,6 +30,7 @@ import type {
   Answer,
   Approval,
   Lease,
+  Memories,
   Renewed,
   Store,
   StoredEvent,
@@ -412,6 +413,8 @@ export interface HarnessPorts extends PreparePorts {
   watch: WatchPort;
   /** Identity for new rows in a shared store. Absent: the path of the project identifies it. */
   identity?(): Outcome<ThreadIdentity>;
+  /** Opens the file with the user's memory. Absent: these rows are in the store. */
+  userMemory?(): Answer<Memories>;
   /** Present in a replay: input from outside comes from the journal. */
   replay?: ReplayPort;
 }

@@ -495,7 +495,7 @@ function labelled(
   if (errors.length > 0) {
     return markFailure(unlikeSchema(plan.leaf.id, errors), mergeAll([...inputMarks, descriptor]));
   }
-  if (plan.op.reads) return ok(readResult(result, facts, resultMarks));
+  if (plan.op.reads || result.facts) return ok(readResult(result, facts, resultMarks));
   const fields = isObject(output) ? { ...facts, ...output } : { result: output, ...facts };
   if (ports.primitives.get(plan.primitive)?.isRetold) return ok(makeValue(fields, { descriptor }));
   const value = makeValue(fields, { descriptor: resultMarks });
@@ -654,7 +654,7 @@ export async function runBody(
     ...primitiveCall(allowed, filled.output, facts, { projectRoot, signal }),
     from: originOf(caller),
     ...(idempotencyKey === undefined ? {} : { idempotencyKey }),
-    given: mergeAll(inputMarks),
+    given: mergeAll([caller.frame.influence, ...inputMarks]),
     ...((plan.op.reads || primitive.isOfDirectives) && {
       values: valuesByName(parameters, inputs),
     }),

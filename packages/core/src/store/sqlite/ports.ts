@@ -3,6 +3,7 @@ import { type Outcome, ok, type RandomBytes } from '../../base/index.ts';
 import { toBudgetState, writeAccount } from '../account.ts';
 import { decideBudgets } from '../decide.ts';
 import { checkApproval, encodeCommit, encodeSignal, encodeThread, sizeOf } from '../encode.ts';
+import type { Memories } from '../memory.ts';
 import type {
   Answer,
   Approvals,
@@ -40,6 +41,7 @@ import {
   renewLeases,
   takeThreads,
 } from './leases.ts';
+import { changeMemory, listMemories } from './memories.ts';
 import { prune } from './prune.ts';
 import { findArtifact, hashArtifact, putArtifact, readAudit, readSecrets } from './records.ts';
 import { sendSignal, signalsAfter } from './signals.ts';
@@ -304,5 +306,12 @@ export function recordsPort(parts: Parts): Records {
         { rank: 'audit' },
       ),
     auditRows: (filter) => parts.read(() => ok(readAudit(connection, filter))),
+  };
+}
+
+export function memoriesPort({ connection, clock, read, write }: Parts): Memories {
+  return {
+    memories: (filter) => read(() => ok(listMemories(connection, filter, clock.now()))),
+    changeMemory: (change) => write(() => changeMemory(connection, change, clock.now())),
   };
 }

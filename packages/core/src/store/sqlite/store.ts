@@ -15,6 +15,7 @@ import {
   approvalsPort,
   journalPort,
   leasesPort,
+  memoriesPort,
   type Parts,
   recordsPort,
   signalsPort,
@@ -104,6 +105,7 @@ export async function openSqliteStore(
     ...signalsPort(parts),
     ...approvalsPort(parts),
     ...recordsPort(parts),
+    ...memoriesPort(parts),
     async close() {
       isClosing = true;
       parts.write = refuse;

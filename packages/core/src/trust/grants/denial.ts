@@ -18,8 +18,7 @@ export function describeNeed(need: Need): string {
   if (path !== undefined) return `${name} on \`${printable(path)}\``;
   if (host !== undefined)
     return `${name} to \`${printable(host)}\`${method ? ` (${printable(method)})` : ''}`;
-  if (need.capability === 'tool.execute' && id !== undefined)
-    return `${name} (\`${printable(id)}\`)`;
+  if (id !== undefined) return `${name} (\`${printable(id)}\`)`;
   return subtree === 'any' ? `${name} on threads outside its own subtree` : name;
 }
 
@@ -35,6 +34,10 @@ export function permissionFor(need: Need): Permission | undefined {
     return { verb: verbs[capability], resource: 'filesystem', path: asGlob(path) };
   }
   if (capability === 'tool.execute') return { verb: 'execute', resource: 'tool', id };
+  if (capability === 'memory.read' || capability === 'memory.write') {
+    const verb = capability === 'memory.read' ? 'read' : 'write';
+    return { verb, resource: 'memory', id: need.scope?.id ?? 'project' };
+  }
   if (capability === 'process.spawn') return { verb: 'execute', resource: 'shell' };
   const [, area, action] = /^(.+)\.([^.]+)$/.exec(capability) ?? [];
   if (area === undefined || action === undefined) return undefined;

@@ -195,8 +195,22 @@ function everyAction(area: string, catalog: CapabilityCatalog): Mapped {
     : { code: 'capability_unknown', message: `capabilities of \`${area}\` not found` };
 }
 
+/** Scopes of memory. A right without a scope would reach rows that its author did not think of. */
+const MEMORY_SCOPES: ReadonlySet<string | undefined> = new Set(['project', 'directive', 'user']);
+
+const memory: Mapper = (permission, world) => {
+  const { id, ...rest } = permission;
+  if (rest.verb === 'execute') return capability(permission, world);
+  if (!MEMORY_SCOPES.has(id) || id === undefined) {
+    const hint = `<${rest.verb} resource="memory" id="project"/>`;
+    return { message: 'a memory permission needs the `id` project, directive or user', hint };
+  }
+  const grants = capability(rest, world);
+  return Array.isArray(grants) ? grants.map((grant) => ({ ...grant, scope: { id } })) : grants;
+};
+
 const RESOURCES: ReadonlyMap<string, Mapper> = new Map(
-  Object.entries({ filesystem, tool, shell, spawn, net, thread, project, mcp }),
+  Object.entries({ filesystem, tool, shell, spawn, net, thread, project, mcp, memory }),
 );
 
 /** Returns the grants of an entry, which are all valid in a token, or the reason why the entry is invalid. */

@@ -17,6 +17,7 @@ const LINKS = [
   ['cost', 'Cost'],
   ['items', 'Items'],
   ['scripts', 'Scripts'],
+  ['memory', 'Memory'],
   ['fleet', 'Fleet'],
   ['health', 'Health'],
 ] as const;

@@ -16,6 +16,7 @@ const TITLES: Readonly<Record<string, string>> = {
   cost: 'Cost',
   fleet: 'Fleet',
   items: 'Items',
+  memory: 'Memory',
   scripts: 'Scripts',
   health: 'Health',
   login: 'Login',

@@ -5,7 +5,7 @@ import { isEnded, THREAD_STATUSES } from '../../thread-id.ts';
 
 /** Marks a SQLite file as a registry. */
 export const APPLICATION_ID = 0x6b6d7468;
-export const SCHEMA_VERSION = 7;
+export const SCHEMA_VERSION = 8;
 /** Version of the events in journals, and of the rules to read them. */
 export const JOURNAL_VERSION = 3;
 
@@ -66,6 +66,12 @@ CREATE INDEX approvals_by_state ON approvals(state, asked, id);
 CREATE TABLE approval_uses (
   approval TEXT NOT NULL, thread TEXT NOT NULL, taken INTEGER NOT NULL,
   PRIMARY KEY (approval, thread)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE memories (
+  id TEXT NOT NULL, tenant TEXT NOT NULL, project TEXT NOT NULL, scope TEXT NOT NULL, owner TEXT NOT NULL,
+  text TEXT NOT NULL, subject TEXT NOT NULL, marks TEXT NOT NULL, thread TEXT NOT NULL, seq INTEGER NOT NULL,
+  created INTEGER NOT NULL, expires INTEGER, endorsed_by TEXT, PRIMARY KEY (tenant, project, id)
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE search_texts (

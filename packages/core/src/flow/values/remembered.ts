@@ -1,0 +1,39 @@
+// Decides what a row of memory may do in the thread that reads it. No other place decides this. INVARIANT: a row
+// always keeps all its marks, except `untrusted` after a person endorsed exactly this text.
+import { carries, type Descriptor, describe, removeLabels } from './labels.ts';
+
+/** Word of a person for a text, bound to the hash of the text. */
+interface PersonsWord {
+  readonly how: 'endorsed' | 'said';
+  readonly hash: string;
+}
+
+/** `confirmed` vouches for its text. `note` and `stranger` vouch for nothing, and a stranger's row is untrusted. */
+export type MemoryStanding = 'confirmed' | 'note' | 'stranger';
+
+interface JudgedMemory {
+  readonly standing: MemoryStanding;
+  /** Marks of the row in a result. */
+  readonly marks: Descriptor;
+}
+
+/** `hash`: hash of the present text. A word with another hash does not count. */
+export function judgeMemory(
+  packed: Partial<Pick<Descriptor, 'labels' | 'taint' | 'sources'>>,
+  word: PersonsWord | undefined,
+  hash: string,
+): JudgedMemory {
+  const marks = describe(packed);
+  const how = word?.hash === hash ? word.how : undefined;
+  if (how === 'endorsed') {
+    return { standing: 'confirmed', marks: removeLabels(marks, ['untrusted']) };
+  }
+  if (carries(marks, 'untrusted')) return { standing: 'stranger', marks };
+  // A text that only a model wrote has no other source, whatever it claims.
+  const isSaid = how === 'said' && carries(marks, 'src:user');
+  return { standing: isSaid ? 'confirmed' : 'note', marks };
+}
+
+/** True for a text that a person wrote to the thread, with no other source. */
+export const isFromPerson = ({ taint }: Descriptor): boolean =>
+  taint.length === 1 && taint[0] === 'src:user';
