@@ -7,6 +7,7 @@ import { journalCases } from './journal-cases.ts';
 import { leaseCases } from './lease-cases.ts';
 import { recordCases } from './record-cases.ts';
 import { refusalCases } from './refusal-cases.ts';
+import { scheduleCases } from './schedule-cases.ts';
 import { searchCases } from './search-cases.ts';
 import { signalCases } from './signal-cases.ts';
 import { spawnCases } from './spawn-cases.ts';
@@ -26,5 +27,6 @@ export function storeSuite(name: string, open: OpenStage): void {
     signalCases(open);
     approvalCases(open);
     recordCases(open);
+    scheduleCases(open);
   });
 }

@@ -2,6 +2,7 @@ export { endUnattended } from './children/children.ts';
 export { directiveLimits, packLimits } from './limits/effective-limits.ts';
 export { type Ending, type LoopPorts, runLoop, type Turn } from './loop.ts';
 export { type FollowedRun, followThread } from './observe/follow-thread.ts';
+export type { ScheduleNotice } from './observe/notify.ts';
 export { auditCalls, type RunObserver, telemetry, watchThreads } from './observe/watch-threads.ts';
 export { type PlainRequest, type PlainResult, type PlainTool, runPlainLoop } from './plain-loop.ts';
 export { runReader } from './reading/reader-primitive.ts';
@@ -14,7 +15,7 @@ export { finishEnded, mendTranscript } from './run/recover.ts';
 export type { ResumeOptions } from './run/reopen.ts';
 export { releaseUnstarted, resumeLeasedThread, resumeThread } from './run/resume.ts';
 export { unaffordableHooks } from './run/run-hook.ts';
-export { enqueueDirective, runDirective } from './run/start.ts';
+export { enqueueDirective, type FireOptions, prepareElsewhere, runDirective } from './run/start.ts';
 export { askModel } from './script-thread/script-actions.ts';
 export {
   artifactKind,

@@ -15,7 +15,7 @@ import { registryFile } from '../runtime/index.ts';
 import type { Fleet, QueueRow, Store, WorkerRow } from '../store/index.ts';
 
 /** Surfaces for people and programs. Scripts have their own policy. */
-export const DOORS = ['cli', 'mcp', 'library', 'web'];
+export const DOORS = ['cli', 'mcp', 'library', 'web', 'schedule'];
 
 type Env = Readonly<Record<string, string | undefined>>;
 

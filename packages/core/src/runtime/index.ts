@@ -20,6 +20,7 @@ import { registerExtensions } from './register-extensions.ts';
 import { createRegistryDoor, findServer, openStore, queueDriver } from './registry.ts';
 import type { pruneThreads as prune } from './retention.ts';
 import type { Runtime } from './runtime.ts';
+import type { openSchedules as schedules } from './schedules/project-schedules.ts';
 import { threadPrimitives } from './thread-primitives.ts';
 import {
   checkRun,
@@ -227,6 +228,19 @@ export { resumeAfterApprovals, resumeInProcess } from './resume-after-approval.t
 export const pruneThreads = async (...values: Parameters<typeof prune>): ReturnType<typeof prune> =>
   await (await import('./retention.ts')).pruneThreads(...values);
 export type { Runtime } from './runtime.ts';
+
+/** Opens the schedules of a project. The code is loaded with the first call. */
+export const openSchedules = async (
+  ...values: Parameters<typeof schedules>
+): ReturnType<typeof schedules> =>
+  await (await import('./schedules/project-schedules.ts')).openSchedules(...values);
+export type { ScheduleNews } from './schedules/fire-due.ts';
+export type {
+  ProjectSchedules,
+  ScheduleRequest,
+  ShownFire,
+  ShownSchedule,
+} from './schedules/project-schedules.ts';
 export { noted, signFiles } from './sign-files.ts';
 export {
   type Actor,

@@ -91,6 +91,24 @@ export type {
   Wanted,
   WantedFields,
 } from './port.ts';
+export {
+  addSchedule,
+  checkChange,
+  type FireRow,
+  findFires,
+  findScheduleOf,
+  findSchedules,
+  type NewFire,
+  type NewSchedule,
+  pruneFires,
+  type ScheduleChange,
+  type SchedulePage,
+  type ScheduleRow,
+  type ScheduleSteps,
+  type Schedules,
+  wasChanged,
+  writeChange,
+} from './schedules.ts';
 export { faultOf } from './sqlite/file/errors.ts';
 export { type FileOptions, openFile } from './sqlite/file/open-file.ts';
 export { ENDED, EVENTS_A_THREAD } from './sqlite/file/schema.ts';

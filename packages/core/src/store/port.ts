@@ -5,12 +5,20 @@ import type { Json, JsonObject, Outcome } from '../base/index.ts';
 import type { AuditFilter, AuditRow } from '../kernel/index.ts';
 import type { Amounts, BudgetLimits } from './amounts.ts';
 import type { Fleet } from './fleet-port.ts';
+import type { Schedules } from './schedules.ts';
 import type { ThreadStatus } from './thread-id.ts';
 
 export type Answer<T> = Promise<Outcome<T>>;
 
 /** A store never throws. A refused call changes nothing. */
-export interface Store extends ThreadTable, Journal, Leases, Signals, Approvals, Records {
+export interface Store
+  extends ThreadTable,
+    Journal,
+    Leases,
+    Signals,
+    Approvals,
+    Records,
+    Schedules {
   /** Workers, queues and shared limits. Absent: the store is a file, so machines do not share it. */
   readonly fleet?: Fleet;
   /** Completes all calls made so far. Later calls fail with `store_closed`. */

@@ -18,6 +18,7 @@ function make(settings: JsonObject | undefined, more: Partial<NotifyPorts> = {})
     settings: () => settings,
     now: () => 0,
     thread: () => row,
+    scheduleOf: async (id) => ok(id === 't_s' ? 'nightly' : ''),
     post: async (url, notice) => {
       sent.push([url, notice]);
       return ok(null);

@@ -3,9 +3,11 @@
 // are small, so that other writers wait only a short time.
 import { type Outcome, ok } from '../../base/index.ts';
 import type { Answer, PruneOptions } from '../port.ts';
+import { pruneFires } from '../schedules.ts';
 import type { Connection } from './file/connection.ts';
 import type { Group } from './file/group.ts';
 import { ENDED, EVENTS_A_THREAD } from './file/schema.ts';
+import { runSteps } from './schedules.ts';
 import type { Registry } from './threads.ts';
 
 const TREES_A_STEP = 50;
@@ -62,7 +64,7 @@ function giveBack(connection: Connection): void {
 }
 
 export async function prune(
-  { connection, accounts }: Registry,
+  { connection, accounts, clock }: Registry,
   group: Group,
   options: PruneOptions,
 ): Answer<{ removed: string[] }> {
@@ -76,6 +78,10 @@ export async function prune(
     return connection.fault(error);
   }
   const removed: string[] = [];
+  const fires = await group.write(() =>
+    ok(runSteps(connection, pruneFires(before, project, clock.now()))),
+  );
+  if (!fires.ok) return fires;
   for (let at = 0; at < roots.length; at += TREES_A_STEP) {
     const step = roots.slice(at, at + TREES_A_STEP);
     const result = await group.write((): Outcome<string[]> => {

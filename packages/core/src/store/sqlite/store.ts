@@ -20,6 +20,7 @@ import {
   signalsPort,
   threadsPort,
 } from './ports.ts';
+import { schedulesPort } from './schedules.ts';
 
 type Needed = Pick<FileOptions, 'file' | 'clock'>;
 
@@ -104,6 +105,7 @@ export async function openSqliteStore(
     ...signalsPort(parts),
     ...approvalsPort(parts),
     ...recordsPort(parts),
+    ...schedulesPort(parts),
     async close() {
       isClosing = true;
       parts.write = refuse;
