@@ -10,7 +10,7 @@ import {
   type Outcome,
 } from '@kernmantle/core/base';
 import type { ThreadResult } from '@kernmantle/core/harness';
-import type { Threads } from '@kernmantle/core/runtime';
+import type { ProjectSchedules, ScheduleNews, Threads } from '@kernmantle/core/runtime';
 import {
   isEnded,
   type LeasedThread,
@@ -34,6 +34,8 @@ export interface WorkerProject {
   /** Returns the digest of the present items. */
   items(): Promise<Outcome<string>>;
   readonly threads: Pick<Threads, 'resumeLeased' | 'requeueAll'>;
+  /** Fires the schedules of the project. Absent: it has none. */
+  readonly fireDue?: ProjectSchedules['fireDue'];
   /** True: files differ between workers, so a thread stays with its first worker while that worker is alive. */
   readonly isSticky?: boolean;
   close(): Promise<void>;
@@ -68,6 +70,7 @@ export type WorkerNews =
       readonly code: string;
       readonly reason: string;
     }
+  | ({ readonly kind: 'schedule' } & ScheduleNews)
   | { readonly kind: 'store_gone'; readonly code: string; readonly reason: string }
   | { readonly kind: 'store_back'; readonly after_ms: number }
   | { readonly kind: 'draining'; readonly busy: number };
