@@ -21,9 +21,14 @@ import {
   decideApproval,
   endThread,
   findPerson,
+  openSchedules,
+  type ProjectSchedules,
   personAuditRow,
   type Runtime,
   type RuntimeOptions,
+  type ScheduleRequest,
+  type ShownFire,
+  type ShownSchedule,
   type SignalResult,
   signalThread,
   type Threads,
@@ -114,6 +119,19 @@ export interface ProgramApprovals {
   answer(id: string, words: string, options?: DecisionBy): Promise<Outcome<Approval>>;
 }
 
+/** Schedules of signed directives. Every change is an act of the user, with an audit row. */
+export interface ProgramSchedules {
+  /** Signs the schedule with the key of the user. Fails with `conflict` if the name is in use. */
+  add(request: ScheduleRequest): Promise<Outcome<{ schedule: ShownSchedule; notes: string[] }>>;
+  list(): Promise<Outcome<ShownSchedule[]>>;
+  show(name: string): Promise<Outcome<ShownSchedule & { fires: ShownFire[] }>>;
+  pause(name: string): Promise<Outcome<{ name: string }>>;
+  resume(name: string): Promise<Outcome<{ name: string }>>;
+  remove(name: string): Promise<Outcome<{ name: string }>>;
+  /** Queues a run now, within the budget of the day. A server runs it. */
+  run(name: string): Promise<Outcome<{ thread_id: string }>>;
+}
+
 /** The parts of a project that the MCP server needs. */
 export interface ServedProject {
   readonly project: string;
@@ -129,6 +147,7 @@ export interface ProgramRuntime {
   readonly library: Library;
   readonly threads: ProgramThreads;
   readonly approvals: ProgramApprovals;
+  readonly schedules: ProgramSchedules;
   /**
    * Calls one of the four kernel tools with plain JSON. The command line and MCP use the same path.
    */
@@ -268,6 +287,24 @@ function createProgramApprovals(reach: Reach, actor: Actor): ProgramApprovals {
   };
 }
 
+function createProgramSchedules(runtime: Runtime, by: Actor): ProgramSchedules {
+  const schedules = async <T>(
+    work: (all: ProjectSchedules) => Promise<Outcome<T>>,
+  ): Promise<Outcome<T>> => {
+    const opened = await openSchedules(runtime);
+    return opened.ok ? await work(opened.output) : opened;
+  };
+  return {
+    add: (request) => schedules((all) => all.add(request, by)),
+    list: () => schedules((all) => all.list()),
+    show: (name) => schedules((all) => all.show(name)),
+    pause: (name) => schedules((all) => all.pause(name, by)),
+    resume: (name) => schedules((all) => all.resume(name, by)),
+    remove: (name) => schedules((all) => all.remove(name, by)),
+    run: (name) => schedules((all) => all.run(name, by)),
+  };
+}
+
 export async function openProgram(options: RuntimeOptions = {}): Promise<Outcome<ProgramRuntime>> {
   const opened = await createRuntime({ ...options, extensions: EXTENSIONS });
   if (!opened.ok) return opened;
@@ -282,6 +319,7 @@ export async function openProgram(options: RuntimeOptions = {}): Promise<Outcome
     library,
     threads: createProgramThreads(inside, reach, by),
     approvals: createProgramApprovals(reach, by),
+    schedules: createProgramSchedules(runtime, by),
     call: (verb, request, call) => runtime.call(verb, request, call),
     instructions: () => runtime.instructions(),
     run: (request, signal) => runIn(inside, request, signal),

@@ -1,8 +1,13 @@
 // Cases of the port for schedules: a tick is fired at most once, together with its thread.
 import type { Outcome } from '@kernmantle/core/base';
 import { expect, test } from 'vitest';
-import type { AuditEntry, Store } from '../../../packages/core/src/store/port.ts';
-import type { NewSchedule, ScheduleRow } from '../../../packages/core/src/store/schedules.ts';
+
+import type {
+  AuditEntry,
+  NewSchedule,
+  ScheduleRow,
+  Store,
+} from '../../../packages/core/src/store/port.ts';
 import { staged } from './journal-cases.ts';
 import { aThread, codeOf, must, type OpenStage, writerOf } from './stage.ts';
 

@@ -3,104 +3,17 @@
 // schedule always has at most one row, and a row with a thread never changes.
 import { fail, type Outcome, ok } from '../base/index.ts';
 import { toBudgetState } from './account.ts';
-import type { Answer, AuditEntry, LeasedThread, NewThread } from './port.ts';
-import { isEnded, THREAD_STATUSES, type ThreadStatus } from './thread-id.ts';
+import type {
+  FireRow,
+  NewSchedule,
+  ScheduleChange,
+  ScheduleFilter,
+  SchedulePage,
+  ScheduleRow,
+} from './port.ts';
+import { isEnded, THREAD_STATUSES } from './thread-id.ts';
 
-export interface Schedules {
-  /** Adds a schedule. Fails with `conflict` if the project has one of this name. */
-  addSchedule(schedule: NewSchedule, audit: AuditEntry): Answer<null>;
-  schedules(filter: ScheduleFilter): Answer<SchedulePage>;
-  /**
-   * Changes a schedule, records its fires and creates their thread in one transaction. Fails with `conflict` if the
-   * row has another stamp, or if a tick has a row already.
-   */
-  fire(change: ScheduleChange): Answer<{ leased?: LeasedThread }>;
-  /** Returns the fires of a schedule since a time (milliseconds since 1970), newest first. */
-  fires(schedule: string, range: { since: number; limit?: number }): Answer<FireRow[]>;
-  /** Returns the name of the schedule that started the tree of this thread. Empty: no schedule did. */
-  scheduleOf(thread: string): Answer<string>;
-  /** Announces a process that fires schedules of this file. A worker of a server announces itself. */
-  serve(owner: string): Answer<null>;
-  /** Returns the live processes that fire the schedules of this project. */
-  servers(project: string): Answer<string[]>;
-}
-
-export interface NewSchedule {
-  id: string;
-  /** Empty: no tenant. */
-  tenant: string;
-  project: string;
-  name: string;
-  /** The signed part as JSON text. */
-  body: string;
-  signature: string;
-  next: number;
-}
-
-interface ScheduleState {
-  /** Next tick in milliseconds since 1970. It only grows. */
-  next: number;
-  /** Tick whose run starts when the earlier run is over. */
-  waiting: number | null;
-  last: number | null;
-  outcome: string | null;
-  /** Reason of the pause. Null: the schedule is active. */
-  paused: string | null;
-  /** Number of refusals in a row. */
-  refused: number;
-  /** Threads that had not ended at the last fire, as a JSON list. */
-  open: string;
-}
-
-/** `stamp` differs after every change. */
-export interface ScheduleRow extends NewSchedule, ScheduleState {
-  stamp: string;
-}
-
-export interface ScheduleFilter {
-  project: string;
-  /** Absent: all tenants. */
-  tenant?: string;
-  name?: string;
-  /** True: only schedules with work now. */
-  due?: true;
-}
-
-export interface SchedulePage {
-  rows: ScheduleRow[];
-  now: number;
-  /** Time of the next work after now. Absent: none. */
-  soonest?: number;
-}
-
-const OUTCOMES = [
-  ...(['started', 'manual', 'missed', 'overlap', 'waiting', 'budget', 'refused'] as const),
-];
-
-export interface NewFire {
-  tick: number;
-  outcome: (typeof OUTCOMES)[number];
-  reason: string;
-  thread?: string;
-}
-
-export interface FireRow extends NewFire {
-  at: number;
-  status?: ThreadStatus;
-  /** Spend of the thread and everything below it, in nano-units. */
-  used: bigint;
-  /** Spend that it can still reach: its limit until it has ended. */
-  bound: bigint;
-}
-
-export interface ScheduleChange {
-  row: ScheduleRow;
-  set: Partial<ScheduleState>;
-  fires?: readonly NewFire[];
-  thread?: NewThread;
-  remove?: true;
-  audit?: AuditEntry;
-}
+const OUTCOMES = ['started', 'manual', 'missed', 'overlap', 'waiting', 'budget'] as const;
 
 type Cell = string | number | null;
 type Cells = Readonly<Record<string, Cell>>;
@@ -187,7 +100,7 @@ export function* writeChange(
   stamp: string,
   now: number,
 ): ScheduleSteps<Outcome<null>> {
-  const state: ScheduleState = { ...row, ...set };
+  const state = { ...row, ...set };
   const values = [row.id, row.stamp, ...(remove ? [] : [stamp])];
   const [written] = yield remove
     ? [REMOVE, ...values]

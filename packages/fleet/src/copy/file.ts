@@ -60,6 +60,8 @@ const OF_THREADS: Partial<Record<CopiedTable, string>> = {
 };
 const OF_NONE: Partial<Record<CopiedTable, string>> = {
   ...beside(OF_NOBODY),
+  schedules: `SELECT ${list('schedules')} FROM schedules`,
+  schedule_fires: `SELECT ${list('schedule_fires')} FROM schedule_fires`,
   audit: `SELECT ${list('audit')} FROM audit ORDER BY id`,
   pruned: 'SELECT thread, budget FROM pruned_budgets',
 };
@@ -70,7 +72,8 @@ const TREES = `SELECT root AS tree, json_array(count(*), sum(seq), sum(epoch), s
   FROM threads GROUP BY root ORDER BY min(number)`;
 const LOOSE_MARK = `SELECT json_array((SELECT max(id) FROM audit), (SELECT count(*) FROM audit),
   (SELECT count(*) FROM pruned_budgets), (SELECT json_group_array(json_array(id, state, uses_left, decided))
-    FROM approvals WHERE thread IS NULL)) AS mark`;
+    FROM approvals WHERE thread IS NULL), (SELECT group_concat(stamp) FROM schedules),
+  (SELECT count(*) FROM schedule_fires)) AS mark`;
 
 /** Returns the parameters of a statement. SQLite refuses a parameter that the statement does not have. */
 const treeIn = (tree: string): string[] => (tree === LOOSE ? [] : [tree]);
@@ -140,7 +143,9 @@ export async function openFileSource(options: FileOptions): Answer<CopySource> {
       return rows.filter(({ owner }) => !isOwnerGone(String(owner))).map(({ id }) => String(id));
     },
     projects: async () =>
-      all('SELECT DISTINCT project FROM threads').map(({ project }) => String(project)),
+      all('SELECT project FROM threads UNION SELECT project FROM schedules').map(({ project }) =>
+        String(project),
+      ),
     trees: async () => [
       ...all(TREES).map(({ tree, mark }) => ({ tree: String(tree), mark: String(mark) })),
       { tree: LOOSE, mark: String(all(LOOSE_MARK)[0]?.['mark']) },
@@ -186,6 +191,8 @@ const REMOVE_LOOSE = [
   ...['signals', 'approvals', 'artifact_uses', 'secrets', 'search_texts'].map(
     (table) => `DELETE FROM ${table} WHERE ${OF_NOBODY}`,
   ),
+  'DELETE FROM schedules',
+  'DELETE FROM schedule_fires',
   'DELETE FROM audit',
   'DELETE FROM pruned_budgets',
 ];

@@ -54,6 +54,12 @@ function moved(row: CopiedRow, names: ProjectNames): CopiedRow {
   return copy;
 }
 
+/** Signatures contain the id of the project, so a schedule holds under the other name, too. */
+function renamed(row: CopiedRow, names: ProjectNames): CopiedRow {
+  const at = columnsOf('schedules').indexOf('project');
+  return row.with(at, names.get(String(row[at]))?.project ?? '');
+}
+
 async function* rowsOf(
   source: CopySource,
   tree: string,
@@ -61,7 +67,8 @@ async function* rowsOf(
 ): AsyncIterable<readonly [CopiedTable, CopiedRow[]]> {
   for (const table of COPIED_TABLES) {
     for await (const page of source.rows(table, tree)) {
-      yield [table, table === 'threads' ? page.map((row) => moved(row, names)) : page];
+      if (table === 'threads') yield [table, page.map((row) => moved(row, names))];
+      else yield [table, table === 'schedules' ? page.map((row) => renamed(row, names)) : page];
     }
   }
 }

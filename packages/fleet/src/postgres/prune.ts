@@ -4,7 +4,7 @@
 import { ok } from '@kernmantle/core/base';
 import { type Answer, pruneFires, type ThreadTable } from '@kernmantle/core/store';
 import type { Database, Sql } from './connection.ts';
-import { runSteps, serverNow } from './schedules.ts';
+import { runSteps, serverNow } from './run-steps.ts';
 
 const TREES_A_STEP = 50;
 const OVER = `HAVING bool_and(km_ended(status)) AND max(ended) < $1

@@ -14,15 +14,10 @@ import type { Sql } from './connection.ts';
 import { RefusedWrite } from './errors.ts';
 import type { ServerRegistry } from './registry.ts';
 import { auditRowsOf } from './rows.ts';
+import { runSteps, serverNow } from './run-steps.ts';
 import { cacheLeases, notifyChildren, prepareThread } from './threads.ts';
 
 const ACCOUNT = ['b.account::text', 'LEFT JOIN budgets b ON b.thread = f.thread'] as const;
-
-export async function runSteps<T>(sql: Sql, steps: ScheduleSteps<T>): Promise<T> {
-  let step = steps.next();
-  while (!step.done) step = steps.next(await sql.all(...step.value));
-  return step.value;
-}
 
 /** Runs a step of a write. A refusal rolls it back. */
 async function must<T>(sql: Sql, steps: ScheduleSteps<Outcome<T>>): Promise<T> {
@@ -30,9 +25,6 @@ async function must<T>(sql: Sql, steps: ScheduleSteps<Outcome<T>>): Promise<T> {
   if (!outcome.ok) throw new RefusedWrite(outcome);
   return outcome.output;
 }
-
-export const serverNow = async (sql: Sql): Promise<number> =>
-  (await sql.get<{ now: number }>('SELECT km_now() AS now'))?.now ?? 0;
 
 export function serverSchedules(registry: ServerRegistry, fleet: Fleet): Schedules {
   const { database, random, clock } = registry;

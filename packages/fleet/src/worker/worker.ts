@@ -169,9 +169,10 @@ async function repeat(
 
 /** Fires due schedules. It looks at the clock of the store again after two seconds, or at the next tick. */
 async function fireSchedules({ shift, stop, tenants, wait }: Floor): Promise<void> {
-  while (!stop.signal.aborted) {
+  const all = [...shift.projects.values()].filter(({ fireDue }) => fireDue);
+  while (all.length > 0 && !stop.signal.aborted) {
     let waitMs = SWEEP_MS;
-    for (const project of shift.projects.values()) {
+    for (const project of all) {
       for (const tenant of tenants) {
         const tell: Parameters<NonNullable<WorkerProject['fireDue']>>[1] = (news) =>
           shift.tell({ kind: 'schedule', ...news });

@@ -16,6 +16,7 @@ import { addCostRoutes } from './routes/cost.ts';
 import { addEventsRoutes } from './routes/events.ts';
 import { addHealthRoutes } from './routes/health.ts';
 import { addItemsRoutes } from './routes/items.ts';
+import { addSchedulesRoutes } from './routes/schedules.ts';
 import { addScriptsRoutes } from './routes/scripts.ts';
 import { addSteerRoutes } from './routes/steer.ts';
 import { addThreadsRoutes } from './routes/threads.ts';
@@ -31,6 +32,7 @@ const ROUTES: readonly AddRoutes[] = [
   addCostRoutes,
   addItemsRoutes,
   addScriptsRoutes,
+  addSchedulesRoutes,
   addHealthRoutes,
 ];
 

@@ -15,7 +15,7 @@ interface DueTicks {
   readonly isOpen: boolean;
 }
 
-export interface FirePlan {
+interface FirePlan {
   /** Rows of the ticks that start no run now. */
   readonly fires: NewFire[];
   /** Tick that starts a run. Absent: none. */

@@ -7,7 +7,7 @@ import { pruneFires } from '../schedules.ts';
 import type { Connection } from './file/connection.ts';
 import type { Group } from './file/group.ts';
 import { ENDED, EVENTS_A_THREAD } from './file/schema.ts';
-import { runSteps } from './schedules.ts';
+import { runSteps } from './run-steps.ts';
 import type { Registry } from './threads.ts';
 
 const TREES_A_STEP = 50;

@@ -1,6 +1,6 @@
 // Runs the rules of schedules on a SQLite file.
 import { type Outcome, ok } from '../../base/index.ts';
-import type { LeasedThread } from '../port.ts';
+import type { LeasedThread, Schedules } from '../port.ts';
 import {
   addSchedule,
   checkChange,
@@ -8,13 +8,12 @@ import {
   findScheduleOf,
   findSchedules,
   type ScheduleSteps,
-  type Schedules,
   wasChanged,
   writeChange,
 } from '../schedules.ts';
 import { writeAudit } from './commit.ts';
-import type { Connection } from './file/connection.ts';
 import { type Parts, prepareThread } from './ports.ts';
+import { runSteps } from './run-steps.ts';
 
 const ACCOUNT = [
   'coalesce(t.budget, p.budget)',
@@ -22,16 +21,6 @@ const ACCOUNT = [
 ] as const;
 const ANNOUNCE = 'INSERT OR REPLACE INTO about (name, value) VALUES (?, ?)';
 const SERVERS = "SELECT name, value FROM about WHERE name LIKE 'serves:%'";
-
-/** Runs the statements of a rule. SQLite names numbered parameters with `?`. */
-export function runSteps<T>({ all }: Pick<Connection, 'all'>, steps: ScheduleSteps<T>): T {
-  let step = steps.next();
-  while (!step.done) {
-    const [sql, ...values] = step.value;
-    step = steps.next(all(sql.replaceAll('$', '?'), ...values));
-  }
-  return step.value;
-}
 
 export function schedulesPort(parts: Parts): Schedules {
   const { connection, clock, isGone } = parts;

@@ -17,6 +17,7 @@ const LINKS = [
   ['cost', 'Cost'],
   ['items', 'Items'],
   ['scripts', 'Scripts'],
+  ['schedules', 'Schedules'],
   ['fleet', 'Fleet'],
   ['health', 'Health'],
 ] as const;
