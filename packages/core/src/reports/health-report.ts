@@ -15,7 +15,7 @@ import { openSchedules, registryFile } from '../runtime/index.ts';
 import type { Fleet, QueueRow, Store, WorkerRow } from '../store/index.ts';
 
 /** Surfaces for people and programs. Scripts have their own policy. */
-export const DOORS = ['cli', 'mcp', 'library', 'web', 'schedule'];
+export const DOORS = ['cli', 'mcp', 'library', 'web'];
 
 type Env = Readonly<Record<string, string | undefined>>;
 

@@ -102,6 +102,24 @@ test.each(QUIET)('%s is not told', async (_, event, about = row) => {
   expect(sent).toEqual([]);
 });
 
+test('a notice names the schedule that started the thread, and a tick that started none', async () => {
+  const { notifier, sent } = make({ webhook: 'https://x.org' });
+  notifier.event('t_s', ended('failed'));
+  notifier.schedule({
+    event: 'schedule_missed',
+    schedule: 'nightly',
+    directive: 'look',
+    status: '3',
+    code: '',
+  });
+  await notifier.settled();
+  // The name of a schedule is looked up, so a notice without a thread can be first.
+  expect(sent.toReversed()).toMatchObject([
+    ['https://x.org', { event: 'failed', thread_id: 't_s', schedule: 'nightly' }],
+    ['https://x.org', { event: 'schedule_missed', schedule: 'nightly', status: '3' }],
+  ]);
+});
+
 test('`on` chooses, a text is a line of shell, both ways are used', async () => {
   const { notifier, sent } = make({ webhook: 'https://x.org', command: 'tell', on: ['limit'] });
   notifier.event('a', ended('failed'));
