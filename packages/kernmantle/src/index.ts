@@ -44,13 +44,7 @@ export type {
   StreamReader,
   Usage,
 } from '@kernmantle/core/llm';
-export type {
-  CallOptions,
-  RuntimeOptions,
-  ScheduleRequest,
-  ShownFire,
-  ShownSchedule,
-} from '@kernmantle/core/runtime';
+export type { CallOptions, RuntimeOptions, ScheduleRequest } from '@kernmantle/core/runtime';
 export type { Approval, ApprovalState, ThreadFilter, ThreadStatus } from '@kernmantle/core/store';
 export type { ScriptEffect, ScriptRun, ScriptRunResult } from '@kernmantle/script';
 export type { RunningServer, ServerSettings } from './mcp-server/start-server.ts';

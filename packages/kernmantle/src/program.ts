@@ -27,8 +27,6 @@ import {
   type Runtime,
   type RuntimeOptions,
   type ScheduleRequest,
-  type ShownFire,
-  type ShownSchedule,
   type SignalResult,
   signalThread,
   type Threads,
@@ -119,17 +117,17 @@ export interface ProgramApprovals {
   answer(id: string, words: string, options?: DecisionBy): Promise<Outcome<Approval>>;
 }
 
+type ScheduleAct<Name extends keyof ProjectSchedules> = ReturnType<ProjectSchedules[Name]>;
+
 /** Schedules of signed directives. Every change is an act of the user, with an audit row. */
-export interface ProgramSchedules {
+export interface ProgramSchedules extends Pick<ProjectSchedules, 'list' | 'show'> {
   /** Signs the schedule with the key of the user. Fails with `conflict` if the name is in use. */
-  add(request: ScheduleRequest): Promise<Outcome<{ schedule: ShownSchedule; notes: string[] }>>;
-  list(): Promise<Outcome<ShownSchedule[]>>;
-  show(name: string): Promise<Outcome<ShownSchedule & { fires: ShownFire[] }>>;
-  pause(name: string): Promise<Outcome<{ name: string }>>;
-  resume(name: string): Promise<Outcome<{ name: string }>>;
-  remove(name: string): Promise<Outcome<{ name: string }>>;
+  add(request: ScheduleRequest): ScheduleAct<'add'>;
+  pause(name: string): ScheduleAct<'pause'>;
+  resume(name: string): ScheduleAct<'resume'>;
+  remove(name: string): ScheduleAct<'remove'>;
   /** Queues a run now, within the budget of the day. A server runs it. */
-  run(name: string): Promise<Outcome<{ thread_id: string }>>;
+  run(name: string): ScheduleAct<'run'>;
 }
 
 /** The parts of a project that the MCP server needs. */

@@ -234,12 +234,9 @@ export const openSchedules = async (
   ...values: Parameters<typeof schedules>
 ): ReturnType<typeof schedules> =>
   await (await import('./schedules/project-schedules.ts')).openSchedules(...values);
-export type { ScheduleNews } from './schedules/fire-due.ts';
 export type {
   ProjectSchedules,
   ScheduleRequest,
-  ShownFire,
-  ShownSchedule,
 } from './schedules/project-schedules.ts';
 export { noted, signFiles } from './sign-files.ts';
 export {

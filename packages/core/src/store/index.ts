@@ -97,17 +97,7 @@ export type {
   Wanted,
   WantedFields,
 } from './port.ts';
-export {
-  addSchedule,
-  checkChange,
-  findFires,
-  findScheduleOf,
-  findSchedules,
-  pruneFires,
-  type ScheduleSteps,
-  wasChanged,
-  writeChange,
-} from './schedules.ts';
+export { type ScheduleSteps, scheduleRules } from './schedules.ts';
 export { faultOf } from './sqlite/file/errors.ts';
 export { type FileOptions, openFile } from './sqlite/file/open-file.ts';
 export { ENDED, EVENTS_A_THREAD } from './sqlite/file/schema.ts';

@@ -496,7 +496,7 @@ export interface Schedules {
 
 export interface NewSchedule {
   id: string;
-  /** Empty: no tenant. */
+  /** Name of the tenant. Empty: no tenant. */
   tenant: string;
   project: string;
   name: string;
@@ -521,14 +521,14 @@ interface ScheduleState {
   open: string;
 }
 
-/** `stamp` differs after every change. */
+/** A row as it was read. `stamp` differs after every change of the row. */
 export interface ScheduleRow extends NewSchedule, ScheduleState {
   stamp: string;
 }
 
 export interface ScheduleFilter {
   project: string;
-  /** Absent: all tenants. */
+  /** Name of the tenant. Absent: schedules of all tenants. */
   tenant?: string;
   name?: string;
   /** True: only schedules with work now. */

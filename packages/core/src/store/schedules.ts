@@ -15,18 +15,18 @@ import { isEnded, THREAD_STATUSES } from './thread-id.ts';
 
 const OUTCOMES = ['started', 'manual', 'missed', 'overlap', 'waiting', 'budget'] as const;
 
-type Cell = string | number | null;
-type Cells = Readonly<Record<string, Cell>>;
+type SqlCell = string | number | null;
+type SqlRow = Readonly<Record<string, SqlCell>>;
 /** Yields statements with the values of `$1`, `$2` and so on, and receives their rows. */
-export type ScheduleSteps<T> = Generator<readonly [string, ...Cell[]], T, readonly Cells[]>;
+export type ScheduleSteps<T> = Generator<readonly [string, ...SqlCell[]], T, readonly SqlRow[]>;
 
 const STATE = ['next', 'waiting', 'last', 'outcome', 'paused', 'refused', 'open'] as const;
 const GIVEN = ['id', 'tenant', 'project', 'name', 'body', 'signature', 'next'] as const;
 const COLUMNS = [...new Set([...GIVEN, ...STATE])].join(', ');
-const numberOrNull = (cell: Cell = null): number | null => (cell === null ? null : Number(cell));
-const textOrNull = (cell: Cell = null): string | null => (cell === null ? null : String(cell));
+const numberOrNull = (cell: SqlCell = null): number | null => (cell === null ? null : Number(cell));
+const textOrNull = (cell: SqlCell = null): string | null => (cell === null ? null : String(cell));
 
-const toRow = (row: Cells): ScheduleRow => ({
+const toRow = (row: SqlRow): ScheduleRow => ({
   id: String(row.id),
   tenant: String(row.tenant),
   project: String(row.project),
@@ -46,7 +46,7 @@ const toRow = (row: Cells): ScheduleRow => ({
 const scheduleChanged = ({ name }: Pick<ScheduleRow, 'name'>) =>
   fail('conflict', `schedule \`${name}\` was changed by another process; try again`, { name });
 
-export function* addSchedule(schedule: NewSchedule, stamp: string): ScheduleSteps<Outcome<null>> {
+function* addSchedule(schedule: NewSchedule, stamp: string): ScheduleSteps<Outcome<null>> {
   const rows = yield [
     `INSERT INTO schedules (${GIVEN.join(', ')}, stamp) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
       ON CONFLICT (project, tenant, name) DO NOTHING RETURNING id`,
@@ -57,7 +57,7 @@ export function* addSchedule(schedule: NewSchedule, stamp: string): ScheduleStep
   return fail('conflict', `schedule \`${schedule.name}\` exists; remove it first`);
 }
 
-export function* findSchedules(filter: ScheduleFilter, now: number): ScheduleSteps<SchedulePage> {
+function* findSchedules(filter: ScheduleFilter, now: number): ScheduleSteps<SchedulePage> {
   const { project, tenant = null, name = null, due } = filter;
   const mine = 'FROM schedules WHERE project = $1 AND (CAST($2 AS text) IS NULL OR tenant = $2)';
   const work = `${mine} AND paused IS NULL AND coalesce(waiting, next)`;
@@ -71,7 +71,7 @@ export function* findSchedules(filter: ScheduleFilter, now: number): ScheduleSte
 }
 
 /** Checks a change without a write. */
-export function* checkChange({ row, fires = [] }: ScheduleChange): ScheduleSteps<Outcome<null>> {
+function* checkChange({ row, fires = [] }: ScheduleChange): ScheduleSteps<Outcome<null>> {
   const [found] = yield ['SELECT stamp FROM schedules WHERE id = $1', row.id];
   if (!found) return fail('not_found', `schedule \`${row.name}\` not found`);
   if (found.stamp !== row.stamp) return scheduleChanged(row);
@@ -95,7 +95,7 @@ const RECORD = `INSERT INTO schedule_fires (schedule, tick, at, outcome, reason,
   outcome = excluded.outcome, reason = excluded.reason, thread = excluded.thread`;
 
 /** Writes a change that was checked in the same transaction. On a server another change can be first. */
-export function* writeChange(
+function* writeChange(
   { row, set, fires = [], remove }: ScheduleChange,
   stamp: string,
   now: number,
@@ -113,12 +113,12 @@ export function* writeChange(
 }
 
 /** True if this change was written and no later one. */
-export function* wasChanged(id: string, stamp: string): ScheduleSteps<boolean> {
+function* wasChanged(id: string, stamp: string): ScheduleSteps<boolean> {
   return (yield ['SELECT 1 FROM schedules WHERE id = $1 AND stamp = $2', id, stamp]).length > 0;
 }
 
 /** `account`: SQL of the account as text, and the joins that it needs. */
-export function* findFires(
+function* findFires(
   schedule: string,
   { since, limit = 10_000 }: { since: number; limit?: number },
   [account, joins]: readonly [string, string],
@@ -151,7 +151,7 @@ export function* findFires(
 }
 const NO_ACCOUNT = '{"limits":{},"used":{},"reserved":{},"open":[]}';
 
-export function* findScheduleOf(thread: string): ScheduleSteps<string> {
+function* findScheduleOf(thread: string): ScheduleSteps<string> {
   const [row] = yield [
     `SELECT s.name FROM threads t JOIN schedule_fires f ON f.thread = t.root
       JOIN schedules s ON s.id = f.schedule WHERE t.id = $1`,
@@ -161,10 +161,22 @@ export function* findScheduleOf(thread: string): ScheduleSteps<string> {
 }
 
 /** Removes fires before a time. Those of two days always stay, because the budget of a day rests on them. */
-export function* pruneFires(before: number, project: string | null, now: number) {
-  const kept = 'SELECT id FROM schedules WHERE project <> $2';
+function* pruneFires(before: number, project: string | null, now: number) {
+  const others = 'SELECT id FROM schedules WHERE project <> $2';
   const sql = `DELETE FROM schedule_fires WHERE at < $1
-    AND (CAST($2 AS text) IS NULL OR schedule NOT IN (${kept}))`;
+    AND (CAST($2 AS text) IS NULL OR schedule NOT IN (${others}))`;
   yield [sql, Math.min(before, now - 2 * DAY_MS), project] as const;
 }
 const DAY_MS = 86_400_000;
+
+/** The rules, which each store runs in its own transactions. */
+export const scheduleRules = {
+  add: addSchedule,
+  find: findSchedules,
+  check: checkChange,
+  write: writeChange,
+  wasWritten: wasChanged,
+  fires: findFires,
+  scheduleOf: findScheduleOf,
+  prune: pruneFires,
+};

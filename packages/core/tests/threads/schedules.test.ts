@@ -17,7 +17,6 @@ import {
   openSchedules,
   type ProjectSchedules,
   type Runtime,
-  type ScheduleNews,
   type ScheduleRequest,
   signFiles,
 } from '../../src/runtime/index.ts';
@@ -47,7 +46,7 @@ const LOOK = directive('look', {
 interface Scene extends Stage {
   clock: Clocked;
   schedules: ProjectSchedules;
-  news: ScheduleNews[];
+  news: { outcome: string }[];
   add(more?: Partial<ScheduleRequest>): Promise<void>;
   /** Fires what is due at a time, from one server. */
   at(time: number, from?: ProjectSchedules): Promise<void>;
@@ -68,7 +67,7 @@ async function scene(
   const { fixture, runtime, threads } = made;
   if (isSigned) got(signFiles(runtime, [join(fixture.root, '.ai/directives/look.md')], ADA));
   const schedules = got(await openSchedules(runtime));
-  const news: ScheduleNews[] = [];
+  const news: { outcome: string }[] = [];
   const take = { owner: 'a-server', ttlMs: 60_000 };
   return {
     ...made,

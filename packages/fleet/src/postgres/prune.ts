@@ -2,7 +2,7 @@
 // rows always stay, because they are evidence, and an id with an account is never used again. The steps are small,
 // so that other writes wait only a short time.
 import { ok } from '@kernmantle/core/base';
-import { type Answer, pruneFires, type ThreadTable } from '@kernmantle/core/store';
+import { type Answer, scheduleRules, type ThreadTable } from '@kernmantle/core/store';
 import type { Database, Sql } from './connection.ts';
 import { runSteps, serverNow } from './run-steps.ts';
 
@@ -55,7 +55,7 @@ export async function pruneTrees(
   if (!result.ok) return result;
   const roots = result.output.map(({ root }) => root);
   const fires = await database.write(async (sql) =>
-    runSteps(sql, pruneFires(before, project ?? null, await serverNow(sql))),
+    runSteps(sql, scheduleRules.prune(before, project ?? null, await serverNow(sql))),
   );
   if (!fires.ok) return fires;
   const removed: string[] = [];

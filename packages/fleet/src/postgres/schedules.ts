@@ -1,14 +1,10 @@
 // Runs the rules of schedules on a server, with the time of the server.
 import { type Outcome, ok } from '@kernmantle/core/base';
-import type { Fleet, ScheduleSteps, Schedules } from '@kernmantle/core/store';
 import {
-  addSchedule,
-  checkChange,
-  findFires,
-  findScheduleOf,
-  findSchedules,
-  wasChanged,
-  writeChange,
+  type Fleet,
+  type ScheduleSteps,
+  type Schedules,
+  scheduleRules,
 } from '@kernmantle/core/store';
 import type { Sql } from './connection.ts';
 import { RefusedWrite } from './errors.ts';
@@ -36,18 +32,18 @@ export function serverSchedules(registry: ServerRegistry, fleet: Fleet): Schedul
       const stamp = newStamp();
       return database.write(
         async (sql) => {
-          await must(sql, addSchedule(schedule, stamp));
+          await must(sql, scheduleRules.add(schedule, stamp));
           await audited(sql, [audit]);
           return null;
         },
         {
           written: async (sql) =>
-            (await runSteps(sql, wasChanged(schedule.id, stamp))) ? null : undefined,
+            (await runSteps(sql, scheduleRules.wasWritten(schedule.id, stamp))) ? null : undefined,
         },
       );
     },
     schedules: (filter) =>
-      database.read(async (sql) => runSteps(sql, findSchedules(filter, await serverNow(sql)))),
+      database.read(async (sql) => runSteps(sql, scheduleRules.find(filter, await serverNow(sql)))),
     async fire(change) {
       const { row, thread, audit } = change;
       const stamp = newStamp();
@@ -57,16 +53,16 @@ export function serverSchedules(registry: ServerRegistry, fleet: Fleet): Schedul
       const sentAt = clock.monotonic();
       const result = await database.write(
         async (sql) => {
-          await must(sql, checkChange(change));
+          await must(sql, scheduleRules.check(change));
           const created = await create?.output.insert(sql);
-          await must(sql, writeChange(change, stamp, await serverNow(sql)));
+          await must(sql, scheduleRules.write(change, stamp, await serverNow(sql)));
           if (audit) await audited(sql, [audit]);
           return created ?? none;
         },
         {
           lane: row.id,
           written: async (sql) =>
-            (await runSteps(sql, wasChanged(row.id, stamp)))
+            (await runSteps(sql, scheduleRules.wasWritten(row.id, stamp)))
               ? ((await create?.output.written(sql)) ?? none)
               : undefined,
         },
@@ -78,8 +74,8 @@ export function serverSchedules(registry: ServerRegistry, fleet: Fleet): Schedul
       return ok(leased ? { leased } : {});
     },
     fires: (schedule, range) =>
-      database.read((sql) => runSteps(sql, findFires(schedule, range, ACCOUNT))),
-    scheduleOf: (thread) => database.read((sql) => runSteps(sql, findScheduleOf(thread))),
+      database.read((sql) => runSteps(sql, scheduleRules.fires(schedule, range, ACCOUNT))),
+    scheduleOf: (thread) => database.read((sql) => runSteps(sql, scheduleRules.scheduleOf(thread))),
     serve: () => Promise.resolve(ok(null)),
     async servers(project) {
       const workers = await fleet.workers();

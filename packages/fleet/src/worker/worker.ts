@@ -174,9 +174,9 @@ async function fireSchedules({ shift, stop, tenants, wait }: Floor): Promise<voi
     let waitMs = SWEEP_MS;
     for (const project of all) {
       for (const tenant of tenants) {
-        const tell: Parameters<NonNullable<WorkerProject['fireDue']>>[1] = (news) =>
-          shift.tell({ kind: 'schedule', ...news });
-        const fired = await project.fireDue?.(tenant ?? '', tell);
+        const fired = await project.fireDue?.(tenant ?? '', (news) =>
+          shift.tell({ kind: 'schedule', ...news }),
+        );
         if (fired?.ok) waitMs = Math.min(waitMs, fired.output);
       }
     }

@@ -37,7 +37,7 @@ function fieldProblem(text: string, [name, least, most]: (typeof FIELDS)[number]
   return undefined;
 }
 
-const wrong = (cron: string, problem: string) =>
+const wrongPattern = (cron: string, problem: string) =>
   fail('usage', `cron pattern \`${cron}\`: ${problem}`, { cron });
 
 /** Fails with `usage` for a pattern outside of the subset. */
@@ -45,10 +45,13 @@ function checkPattern(cron: string): Outcome<null> {
   if (NAMED.includes(cron)) return ok(null);
   const fields = cron.trim().split(/\s+/);
   if (fields.length !== FIELDS.length) {
-    return wrong(cron, `it must have five fields (minute to weekday), or be ${NAMED.join(' ')}`);
+    return wrongPattern(
+      cron,
+      `it must have five fields (minute to weekday), or be ${NAMED.join(' ')}`,
+    );
   }
   const problem = FIELDS.map((field, at) => fieldProblem(fields[at] ?? '', field)).find(Boolean);
-  return problem === undefined ? ok(null) : wrong(cron, problem);
+  return problem === undefined ? ok(null) : wrongPattern(cron, problem);
 }
 
 /** Returns the name of a time zone as the system writes it. Fails with `usage` and the nearest name. */
@@ -73,7 +76,7 @@ export function readCron(cron: string, zone: string): Outcome<Ticks> {
   if (!timezone.ok) return timezone;
   const pattern = evaluate(cron, timezone.output);
   const after = (time: number) => pattern.nextRun(new Date(time))?.getTime();
-  if (after(Date.UTC(2000, 0)) === undefined) return wrong(cron, 'no day matches it');
+  if (after(Date.UTC(2000, 0)) === undefined) return wrongPattern(cron, 'no day matches it');
   return ok({
     after,
     between(from, to, most) {

@@ -51,19 +51,23 @@ export function runsOfDay(fires: readonly FireRow[], now: number, timeZone: stri
   return fires.filter(({ at, thread }) => thread !== undefined && day.format(at) === today);
 }
 
-interface Present {
+interface PresentSchedule {
   readonly row: ScheduleRow;
   readonly now: number;
   readonly signed: SignedSchedule;
   readonly cron: Ticks;
-  /** Runs that have not ended. */
+  /** Ids of the runs that have not ended. */
   readonly open: readonly string[];
   /** Fires since the next tick of the row, and at least those of a day. */
   readonly recent: readonly FireRow[];
 }
 
 /** Verifies a row and reads its present state. */
-async function look(host: ScheduleHost, row: ScheduleRow, now: number): Promise<Outcome<Present>> {
+async function readPresent(
+  host: ScheduleHost,
+  row: ScheduleRow,
+  now: number,
+): Promise<Outcome<PresentSchedule>> {
   const { store } = host.threads;
   const id = host.id();
   const signed = id.ok ? verifySchedule(row, id.output, host.trust) : id;
@@ -85,7 +89,7 @@ async function look(host: ScheduleHost, row: ScheduleRow, now: number): Promise<
 /** Queues a run within the budget of its day, in one transaction with the change of the schedule. */
 async function startRun(
   { threads }: ScheduleHost,
-  { row, now, signed, open, recent }: Present,
+  { row, now, signed, open, recent }: PresentSchedule,
   fire: NewFire,
   change: Omit<ScheduleChange, 'row' | 'thread'>,
 ): Promise<Outcome<string>> {
@@ -125,7 +129,7 @@ export async function fireNow(
   now: number,
   audit: AuditEntry,
 ): Promise<Outcome<string>> {
-  const present = await look(host, row, now);
+  const present = await readPresent(host, row, now);
   if (!present.ok) return present;
   const newest = Math.max(0, ...present.output.recent.map(({ tick }) => tick));
   const tick = Math.max(now, newest + 1);
@@ -134,14 +138,18 @@ export async function fireNow(
   return await startRun(host, present.output, fire, { set, audit });
 }
 
-type Tell = (news: ScheduleNews) => void;
+type TellNews = (news: ScheduleNews) => void;
 
 /** Records ticks that start no run, tells people, and pauses the schedule after too many refusals. */
-async function record(
+async function recordTicks(
   { threads }: ScheduleHost,
   row: ScheduleRow,
   change: Omit<ScheduleChange, 'row' | 'thread'>,
-  { directive, refused, tell }: { directive: string; refused?: Failure | undefined; tell: Tell },
+  {
+    directive,
+    refused,
+    tell,
+  }: { directive: string; refused?: Failure | undefined; tell: TellNews },
 ): Promise<Outcome<null>> {
   const count = refused ? row.refused + 1 : row.refused;
   const code = refused?.error.code ?? '';
@@ -175,14 +183,14 @@ async function fireOne(
   host: ScheduleHost,
   row: ScheduleRow,
   now: number,
-  tell: Tell,
+  tell: TellNews,
 ): Promise<Outcome<null>> {
-  const present = await look(host, row, now);
+  const present = await readPresent(host, row, now);
   if (!present.ok) {
     if (PASSING.test(present.error.code)) return present;
     const set = { next: now + AGAIN_MS, last: row.next, outcome: 'refused', waiting: null };
     const change = { set, fires: [refusal(row.next, present)] };
-    return await record(host, row, change, { directive: '', refused: present, tell });
+    return await recordTicks(host, row, change, { directive: '', refused: present, tell });
   }
   const { signed, cron, open, recent } = present.output;
   const { directive, overlap } = signed;
@@ -197,7 +205,7 @@ async function fireOne(
   if (tick === undefined) {
     const isNews = fires.length > 0 || next !== row.next;
     const written = isNews
-      ? await record(host, row, { set, fires }, { directive, tell })
+      ? await recordTicks(host, row, { set, fires }, { directive, tell })
       : ok(null);
     if (!written.ok || waiting === null || overlap !== 'stop') return written;
     return await stopRuns(host, present.output);
@@ -216,14 +224,14 @@ async function fireOne(
   const refused = refusal(tick, started);
   const change = { set: { ...set, outcome: refused.outcome }, fires: [...fires, refused] };
   const isRefusal = refused.outcome === 'refused';
-  return await record(host, row, change, {
+  return await recordTicks(host, row, change, {
     ...{ directive, tell },
     refused: isRefusal ? started : undefined,
   });
 }
 
 /** Terminates earlier runs, each once. The waiting tick starts when they have ended. */
-async function stopRuns({ threads }: ScheduleHost, { row, signed, open }: Present) {
+async function stopRuns({ threads }: ScheduleHost, { row, signed, open }: PresentSchedule) {
   const by = { who: signed.by, channel: 'library' } as const;
   for (const id of open) {
     const signals = await threads.store.signals(id);
@@ -238,7 +246,7 @@ async function stopRuns({ threads }: ScheduleHost, { row, signed, open }: Presen
 export async function fireDue(
   host: ScheduleHost,
   tenant: string,
-  tell: Tell,
+  tell: TellNews,
 ): Promise<Outcome<number>> {
   const { store } = host.threads;
   const page = await store.schedules({ project: host.project, tenant, due: true });

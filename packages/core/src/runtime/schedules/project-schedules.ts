@@ -24,7 +24,7 @@ export interface ScheduleRequest
   readonly name: string;
 }
 
-/** Times are in ISO format. */
+/** A schedule for people and programs, with times in ISO format. */
 export interface ShownSchedule extends Partial<ScheduleSettings> {
   readonly name: string;
   readonly id: string;
@@ -47,7 +47,7 @@ export interface ShownFire extends Omit<FireRow, 'tick' | 'at' | 'used' | 'bound
 const NAME = /^[A-Za-z0-9_-]{1,40}$/;
 const [DAY_MS, MAX_GRACE_MS] = [86_400_000, 366 * 86_400_000];
 const MAX_FIRES = 50;
-const iso = (time: number): string => new Date(Math.min(time, 8.64e15)).toISOString();
+const isoTime = (time: number): string => new Date(Math.min(time, 8.64e15)).toISOString();
 const modeProblem = (option: string, value: string, modes: readonly string[]) =>
   modes.includes(value)
     ? undefined
@@ -110,7 +110,7 @@ export async function openSchedules(runtime: Runtime) {
     },
   };
 
-  async function find(name: string): Promise<Outcome<{ row: ScheduleRow; now: number }>> {
+  async function findSchedule(name: string): Promise<Outcome<{ row: ScheduleRow; now: number }>> {
     const page = await store.schedules({ project, tenant, name });
     const row = page.ok ? page.output.rows[0] : undefined;
     if (!page.ok) return page;
@@ -118,7 +118,7 @@ export async function openSchedules(runtime: Runtime) {
     return fail('not_found', `schedule \`${name}\` not found; \`km schedule ls\` lists them`);
   }
 
-  async function shown(row: ScheduleRow, now: number): Promise<Outcome<ShownSchedule>> {
+  async function showRow(row: ScheduleRow, now: number): Promise<Outcome<ShownSchedule>> {
     const id = host.id();
     const signed = id.ok ? verifySchedule(row, id.output, host.trust) : id;
     const settings = signed.ok ? signed.output : undefined;
@@ -131,8 +131,8 @@ export async function openSchedules(runtime: Runtime) {
       compact<ShownSchedule>({
         ...{ name: row.name, id: row.id, state, reason: problem ?? row.paused ?? '' },
         ...shownSettings(settings),
-        next: iso(row.next),
-        last: row.last === null ? undefined : iso(row.last),
+        next: isoTime(row.next),
+        last: row.last === null ? undefined : isoTime(row.last),
         outcome: row.outcome ?? undefined,
         spent_today: formatMoney(runs.reduce((sum, { used }) => sum + used, 0n)),
       }),
@@ -140,20 +140,19 @@ export async function openSchedules(runtime: Runtime) {
   }
 
   /** Changes a schedule in the name of a person. */
-  async function change(
+  async function changeRow(
     name: string,
     operation: 'pause' | 'resume' | 'remove',
     by: Actor,
     more: (row: ScheduleRow, now: number) => Outcome<Pick<ScheduleChange, 'set' | 'remove'>>,
   ): Promise<Outcome<{ name: string }>> {
-    const found = await find(name);
+    const found = await findSchedule(name);
     const decided = found.ok ? more(found.output.row, found.output.now) : found;
     if (!decided.ok || !found.ok) return decided.ok ? ok({ name }) : decided;
     const audit = personAuditRow(by, `schedule ${operation}`, name);
     const { row } = found.output;
-    const left = row.waiting;
-    const fires =
-      left === null ? [] : [{ tick: left, outcome: 'missed' as const, reason: operation }];
+    const tick = row.waiting;
+    const fires = tick === null ? [] : [{ tick, outcome: 'missed' as const, reason: operation }];
     const written = await store.fire({ ...decided.output, row, fires, audit });
     return written.ok ? ok({ name }) : written;
   }
@@ -172,8 +171,8 @@ export async function openSchedules(runtime: Runtime) {
       const checked = await threads.check(run);
       const key = checked.ok ? ownKey(open) : checked;
       if (!key.ok) return key;
-      const given = giveProjectId(join(runtime.project, '.ai'), systemRandom);
-      if (!given.ok) return given;
+      const projectFile = giveProjectId(join(runtime.project, '.ai'), systemRandom);
+      if (!projectFile.ok) return projectFile;
       const ticks = readCron(cron, tz);
       if (!ticks.ok) return ticks;
       const page = await store.schedules({ project, tenant, name });
@@ -182,14 +181,20 @@ export async function openSchedules(runtime: Runtime) {
       const id = `sch_${Buffer.from(systemRandom(9)).toString('hex')}`;
       const fixed = { id, tenant, name };
       const signed = signSchedule(
-        { ...settings.output, ...fixed, project: given.output.id, by: by.who, created: iso(now) },
+        {
+          ...settings.output,
+          ...fixed,
+          project: projectFile.output.id,
+          by: by.who,
+          created: isoTime(now),
+        },
         key.output,
       );
       const next = ticks.output.after(now) ?? now;
       const audit = personAuditRow(by, 'schedule add', name, `${directive} ${cron} ${tz}`);
       const added = await store.addSchedule({ ...fixed, ...signed, project, next }, audit);
-      const found = added.ok ? await find(name) : added;
-      const schedule = found.ok ? await shown(found.output.row, now) : found;
+      const found = added.ok ? await findSchedule(name) : added;
+      const schedule = found.ok ? await showRow(found.output.row, now) : found;
       return schedule.ok
         ? ok({ schedule: schedule.output, notes: clockChanges(cron, tz, now) })
         : schedule;
@@ -199,30 +204,30 @@ export async function openSchedules(runtime: Runtime) {
       if (!page.ok) return page;
       const rows: ShownSchedule[] = [];
       for (const row of page.output.rows) {
-        const one = await shown(row, page.output.now);
+        const one = await showRow(row, page.output.now);
         if (!one.ok) return one;
         rows.push(one.output);
       }
       return ok(rows);
     },
     async show(name: string): Promise<Outcome<ShownSchedule & { fires: ShownFire[] }>> {
-      const found = await find(name);
-      const one = found.ok ? await shown(found.output.row, found.output.now) : found;
+      const found = await findSchedule(name);
+      const one = found.ok ? await showRow(found.output.row, found.output.now) : found;
       if (!found.ok || !one.ok) return one.ok ? fail('not_found', name) : one;
       const fires = await store.fires(found.output.row.id, { since: 0, limit: MAX_FIRES });
       if (!fires.ok) return fires;
       const rows = fires.output.map(({ tick, at, used, bound: _, ...fire }) => ({
         ...fire,
-        tick: iso(tick),
-        at: iso(at),
+        tick: isoTime(tick),
+        at: isoTime(at),
         spend: formatMoney(used),
       }));
       return ok({ ...one.output, fires: rows });
     },
     pause: (name: string, by: Actor) =>
-      change(name, 'pause', by, () => ok({ set: { paused: `by ${by.who}`, waiting: null } })),
+      changeRow(name, 'pause', by, () => ok({ set: { paused: `by ${by.who}`, waiting: null } })),
     resume: (name: string, by: Actor) =>
-      change(name, 'resume', by, (row, now) => {
+      changeRow(name, 'resume', by, (row, now) => {
         const id = host.id();
         const signed = id.ok ? verifySchedule(row, id.output, host.trust) : id;
         const ticks = signed.ok ? readCron(signed.output.cron, signed.output.tz) : signed;
@@ -231,9 +236,9 @@ export async function openSchedules(runtime: Runtime) {
         return ok({ set: { paused: null, refused: 0, next } });
       }),
     remove: (name: string, by: Actor) =>
-      change(name, 'remove', by, () => ok({ set: {}, remove: true })),
+      changeRow(name, 'remove', by, () => ok({ set: {}, remove: true })),
     async run(name: string, by: Actor): Promise<Outcome<{ thread_id: string }>> {
-      const found = await find(name);
+      const found = await findSchedule(name);
       if (!found.ok) return found;
       const { row, now } = found.output;
       const fired = await fireNow(host, row, now, personAuditRow(by, 'schedule run', name));

@@ -30,7 +30,7 @@ export interface ScheduleSettings {
   /** `once`: the latest tick that was missed within `grace_ms` runs later. */
   readonly missed: 'once' | 'skip';
   readonly grace_ms: number;
-  /** What a tick does while an earlier run has not ended. */
+  /** Says if a tick is left out, waits or stops the run while an earlier run has not ended. */
   readonly overlap: 'skip' | 'wait' | 'stop';
   /** Largest spend of all runs of a day in the zone, in the currency of prices. */
   readonly spend_per_day?: string;

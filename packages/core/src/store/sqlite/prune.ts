@@ -3,7 +3,7 @@
 // are small, so that other writers wait only a short time.
 import { type Outcome, ok } from '../../base/index.ts';
 import type { Answer, PruneOptions } from '../port.ts';
-import { pruneFires } from '../schedules.ts';
+import { scheduleRules } from '../schedules.ts';
 import type { Connection } from './file/connection.ts';
 import type { Group } from './file/group.ts';
 import { ENDED, EVENTS_A_THREAD } from './file/schema.ts';
@@ -79,7 +79,7 @@ export async function prune(
   }
   const removed: string[] = [];
   const fires = await group.write(() =>
-    ok(runSteps(connection, pruneFires(before, project, clock.now()))),
+    ok(runSteps(connection, scheduleRules.prune(before, project, clock.now()))),
   );
   if (!fires.ok) return fires;
   for (let at = 0; at < roots.length; at += TREES_A_STEP) {

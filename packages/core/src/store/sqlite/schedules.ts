@@ -1,16 +1,7 @@
 // Runs the rules of schedules on a SQLite file.
 import { type Outcome, ok } from '../../base/index.ts';
 import type { LeasedThread, Schedules } from '../port.ts';
-import {
-  addSchedule,
-  checkChange,
-  findFires,
-  findScheduleOf,
-  findSchedules,
-  type ScheduleSteps,
-  wasChanged,
-  writeChange,
-} from '../schedules.ts';
+import { type ScheduleSteps, scheduleRules } from '../schedules.ts';
 import { writeAudit } from './commit.ts';
 import { type Parts, prepareThread } from './ports.ts';
 import { runSteps } from './run-steps.ts';
@@ -32,14 +23,14 @@ export function schedulesPort(parts: Parts): Schedules {
       const stamp = newStamp();
       return parts.write(
         () => {
-          const added = run(addSchedule(schedule, stamp));
+          const added = run(scheduleRules.add(schedule, stamp));
           if (added.ok) writeAudit(connection, [audit], clock.now());
           return added;
         },
-        { wasWritten: () => run(wasChanged(schedule.id, stamp)) },
+        { wasWritten: () => run(scheduleRules.wasWritten(schedule.id, stamp)) },
       );
     },
-    schedules: (filter) => parts.read(() => ok(run(findSchedules(filter, clock.now())))),
+    schedules: (filter) => parts.read(() => ok(run(scheduleRules.find(filter, clock.now())))),
     fire(change) {
       const { row, thread, audit } = change;
       const stamp = newStamp();
@@ -47,21 +38,22 @@ export function schedulesPort(parts: Parts): Schedules {
       if (create?.ok === false) return Promise.resolve(create);
       return parts.write(
         (): Outcome<{ leased?: LeasedThread }> => {
-          const check = run(checkChange(change));
+          const check = run(scheduleRules.check(change));
           if (!check.ok) return check;
           const created = create?.output.insert();
           if (created?.ok === false) return created;
-          const written = run(writeChange(change, stamp, clock.now()));
+          const written = run(scheduleRules.write(change, stamp, clock.now()));
           // The row was compared in this transaction.
           if (!written.ok) throw new Error(written.error.detail.message);
           if (audit) writeAudit(connection, [audit], clock.now());
           return ok(created ? { leased: created.output } : {});
         },
-        { wasWritten: () => run(wasChanged(row.id, stamp)) },
+        { wasWritten: () => run(scheduleRules.wasWritten(row.id, stamp)) },
       );
     },
-    fires: (schedule, range) => parts.read(() => ok(run(findFires(schedule, range, ACCOUNT)))),
-    scheduleOf: (thread) => parts.read(() => ok(run(findScheduleOf(thread)))),
+    fires: (schedule, range) =>
+      parts.read(() => ok(run(scheduleRules.fires(schedule, range, ACCOUNT)))),
+    scheduleOf: (thread) => parts.read(() => ok(run(scheduleRules.scheduleOf(thread)))),
     serve: (owner) =>
       parts.write(() => {
         for (const { name, value } of servers()) {

@@ -6,7 +6,6 @@ import {
   type ProjectSchedules,
   type Runtime,
   type ScheduleRequest,
-  type ShownSchedule,
 } from '@kernmantle/core/runtime';
 import { asList, asText, type CommandCall, type CommandRun, type Ending } from '../command.ts';
 import { commandActor, inProject } from '../project.ts';
@@ -16,7 +15,7 @@ import { limitsOf } from './run.ts';
 import { parseAge } from './threads/prune.ts';
 
 /** Opens the schedules of the project. Without a registry, `nothing` is printed instead of creating one. */
-const command = (
+const scheduleCommand = (
   work: (schedules: ProjectSchedules, call: CommandCall, runtime: Runtime) => Promise<Ending>,
   isNew = false,
 ): CommandRun =>
@@ -28,9 +27,14 @@ const command = (
     return schedules.ok ? await work(schedules.output, call, runtime) : schedules;
   });
 
-const local = (time: string): string => time.slice(0, 16).replace('T', ' ');
+type ListedSchedule = Extract<
+  Awaited<ReturnType<ProjectSchedules['list']>>,
+  { ok: true }
+>['output'][number];
 
-function lineOf(schedule: ShownSchedule, { paint }: Terminal): string {
+const minuteOf = (time: string): string => time.slice(0, 16).replace('T', ' ');
+
+function scheduleLine(schedule: ListedSchedule, { paint }: Terminal): string {
   const { name, state, next, last = '', outcome = '-', spent_today, spend_per_day } = schedule;
   const { cron = '', tz = '', directive = '' } = schedule;
   const colours = { active: 'green', paused: 'yellow', broken: 'red' } as const;
@@ -38,8 +42,8 @@ function lineOf(schedule: ShownSchedule, { paint }: Terminal): string {
   return [
     paint(colours[state], state.padEnd(7)),
     visible(name).padEnd(16),
-    (state === 'active' ? local(next) : '-').padEnd(16),
-    local(last).padEnd(16),
+    (state === 'active' ? minuteOf(next) : '-').padEnd(16),
+    minuteOf(last).padEnd(16),
     outcome.padEnd(8),
     spend.padEnd(13),
     visible(`${directive}  ${cron} ${tz}`),
@@ -71,15 +75,14 @@ function requestOf({ args, options }: CommandCall, runtime: Runtime): Outcome<Sc
   ].map(asText);
   if (cron === undefined)
     return fail('usage', '`--cron` is missing, such as `--cron "15 3 * * *"`');
-  const modes = compact({ tz, missed, overlap, model, spend_per_day: spend }) as object;
   return ok({
     ...{ name, directive, cron, inputs: inputs.output, grace_ms: grace.output },
     ...(limits.output && { limits: limits.output }),
-    ...modes,
+    ...compact<object>({ tz, missed, overlap, model, spend_per_day: spend }),
   });
 }
 
-export const add = command(async (schedules, call, runtime) => {
+export const addSchedule = scheduleCommand(async (schedules, call, runtime) => {
   const { terminal } = call;
   const request = requestOf(call, runtime);
   if (!request.ok) return request;
@@ -98,24 +101,24 @@ export const add = command(async (schedules, call, runtime) => {
   if (added.ok) for (const text of added.output.notes) terminal.note(`note: ${text}`);
   if (added.ok && !terminal.json) await noteServer(schedules, terminal);
   return terminal.finish(added, ({ schedule: { name, next, tz } }) =>
-    terminal.out(`schedule ${name} added; first run at ${local(next)} UTC (zone ${tz})`),
+    terminal.out(`schedule ${name} added; first run at ${minuteOf(next)} UTC (zone ${tz})`),
   );
 }, true);
 
-export const list = command(async (schedules, { terminal }) =>
+export const listSchedules = scheduleCommand(async (schedules, { terminal }) =>
   terminal.finish(await schedules.list(), (all) => {
     if (all.length === 0) return terminal.note('no schedules in this project');
     terminal.out(terminal.paint('dim', HEAD));
-    for (const schedule of all) terminal.out(lineOf(schedule, terminal));
+    for (const schedule of all) terminal.out(scheduleLine(schedule, terminal));
   }),
 );
 
 const nameOf = ({ args }: CommandCall): string => asText(args[0]) ?? '';
 
-export const show = command(async (schedules, call) => {
+export const showSchedule = scheduleCommand(async (schedules, call) => {
   const { terminal } = call;
   return terminal.finish(await schedules.show(nameOf(call)), ({ fires, ...schedule }) => {
-    terminal.out(lineOf(schedule, terminal));
+    terminal.out(scheduleLine(schedule, terminal));
     const { reason, overlap, missed, grace_ms = 0, inputs, limits, model, by } = schedule;
     if (reason !== '') terminal.out(`  ${visible(reason)}`);
     const settings = { overlap, missed, grace: `${grace_ms / 3_600_000}h`, by, model };
@@ -125,23 +128,23 @@ export const show = command(async (schedules, call) => {
     }
     for (const { tick, outcome, status, thread, spend, reason: why } of fires) {
       const rest = thread === undefined ? why : `${status ?? 'pruned'} ${spend} ${thread}`;
-      terminal.out(`  ${local(tick)}  ${outcome.padEnd(8)} ${visible(rest)}`);
+      terminal.out(`  ${minuteOf(tick)}  ${outcome.padEnd(8)} ${visible(rest)}`);
     }
   });
 });
 
-const act = (verb: 'pause' | 'resume' | 'remove', past: string): CommandRun =>
-  command(async (schedules, call) =>
+const actOn = (verb: 'pause' | 'resume' | 'remove', past: string): CommandRun =>
+  scheduleCommand(async (schedules, call) =>
     call.terminal.finish(await schedules[verb](nameOf(call), commandActor(call)), ({ name }) =>
       call.terminal.note(`schedule ${name} ${past}`),
     ),
   );
 
-export const pause = act('pause', 'paused');
-export const resume = act('resume', 'resumed');
-export const remove = act('remove', 'removed; a run that has started goes on');
+export const pauseSchedule = actOn('pause', 'paused');
+export const resumeSchedule = actOn('resume', 'resumed');
+export const removeSchedule = actOn('remove', 'removed; a run that has started goes on');
 
-export const runNow = command(async (schedules, call) => {
+export const runNow = scheduleCommand(async (schedules, call) => {
   const { terminal } = call;
   const by: Actor = commandActor(call);
   const fired = await schedules.run(nameOf(call), by);

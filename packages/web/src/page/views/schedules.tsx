@@ -14,7 +14,7 @@ const TONES = { active: 'ok', paused: 'you', broken: 'bad' } as const;
 const ADD = 'km schedule add NAME DIRECTIVE --cron "15 3 * * *"';
 const timeOf = (text: string | undefined) => (text === undefined ? '–' : dayTime(Date.parse(text)));
 
-function rowOf(schedule: ListedSchedule, act: (verb: string) => void): TableRow {
+function scheduleRow(schedule: ListedSchedule, act: (verb: string) => void): TableRow {
   const { name, state, reason, next, last, outcome, spent_today, spend_per_day } = schedule;
   const { directive = '', cron = '', tz = '' } = schedule;
   const limit = spend_per_day === undefined ? '' : ` of ${money(spend_per_day)}`;
@@ -51,7 +51,7 @@ export function SchedulesPage() {
   const { answer, again } = useResource<ScheduleList>('schedules');
   const [fault, setFault] = useState<PageFault>();
   const { rows = [], servers = 0 } = answer?.ok ? answer.output : {};
-  async function act(name: string, verb: string): Promise<void> {
+  async function actOn(name: string, verb: string): Promise<void> {
     const done = await post(`schedules/${encodeURIComponent(name)}/${verb}`, {});
     setFault(done.ok ? undefined : done.error);
     again();
@@ -79,7 +79,7 @@ export function SchedulesPage() {
             <Table
               class="plain"
               columns={COLUMNS.map((name) => [name])}
-              rows={rows.map((row) => rowOf(row, (verb) => void act(row.name, verb)))}
+              rows={rows.map((row) => scheduleRow(row, (verb) => void actOn(row.name, verb)))}
             />
           </div>
         </section>

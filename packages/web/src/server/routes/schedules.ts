@@ -26,13 +26,13 @@ export const addSchedulesRoutes: AddRoutes = (api, { runtime }) => {
     const schedules = await openSchedules(runtime);
     return schedules.ok ? await work(schedules.output) : schedules;
   }
-  const list = async (schedules: ProjectSchedules): Promise<Outcome<ScheduleList>> => {
+  const listAll = async (schedules: ProjectSchedules): Promise<Outcome<ScheduleList>> => {
     const [rows, servers] = [await schedules.list(), await schedules.servers()];
     if (!rows.ok) return rows;
     return servers.ok ? ok({ rows: rows.output, servers: servers.output.length }) : servers;
   };
   api.get('/schedules', needs('view'), async (context) =>
-    answer(context, await inSchedules(context, list, () => ok({ rows: [], servers: 0 }))),
+    answer(context, await inSchedules(context, listAll, () => ok({ rows: [], servers: 0 }))),
   );
   api.get('/schedules/:name', needs('view'), async (context) =>
     answer(context, await inSchedules(context, (all) => all.show(context.req.param('name')))),

@@ -15,7 +15,6 @@ import {
   openSchedules,
   type Runtime,
   type RuntimeOptions,
-  registryFile,
 } from '@kernmantle/core/runtime';
 import { nameOwner, type Store } from '@kernmantle/core/store';
 import {
@@ -212,7 +211,7 @@ function tellStart(
   { id, slots, tenants }: { id: string; slots: number; tenants: readonly string[] },
 ): void {
   const [first] = served;
-  const place = first?.runtime.registry.place ?? (first ? registryFile(first.runtime) : '');
+  const place = first?.runtime.registry.place ?? 'the file of the project';
   const projects = served.map(({ project, items, runtime }) => ({
     project: project.id,
     items,
