@@ -1,6 +1,14 @@
 // Fires the due schedules of one project. INVARIANT: a run starts at most once for a tick, because the store creates
 // the thread in the transaction that compares and moves the schedule; the process that loses a race does nothing.
-import { compact, type Failure, fail, type Outcome, ok, parseJson } from '../../base/index.ts';
+import {
+  compact,
+  type Failure,
+  fail,
+  type Outcome,
+  ok,
+  parseJson,
+  plainText,
+} from '../../base/index.ts';
 import type { RunRequest } from '../../harness/index.ts';
 import { parseMoney } from '../../llm/index.ts';
 import {
@@ -77,7 +85,7 @@ async function readPresent(
   const listed = parseJson(row.open, 2);
   const open: string[] = [];
   for (const one of listed.ok && Array.isArray(listed.output) ? listed.output : []) {
-    const thread = await store.thread(String(one));
+    const thread = await store.thread(plainText(one));
     if (!thread.ok && thread.error.code !== 'not_found') return thread;
     if (thread.ok && !isEnded(thread.output.status)) open.push(thread.output.id);
   }
@@ -106,7 +114,10 @@ async function startRun(
     }
   }
   const request = compact<RunRequest>({
-    ...{ directive, inputs, model, limits },
+    directive,
+    inputs,
+    model,
+    limits,
     by: { who: by, surface: 'schedule' },
   });
   const queued = await threads.enqueue(request, {
@@ -225,7 +236,8 @@ async function fireOne(
   const change = { set: { ...set, outcome: refused.outcome }, fires: [...fires, refused] };
   const isRefusal = refused.outcome === 'refused';
   return await recordTicks(host, row, change, {
-    ...{ directive, tell },
+    directive,
+    tell,
     refused: isRefusal ? started : undefined,
   });
 }

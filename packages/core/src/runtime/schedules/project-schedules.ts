@@ -42,6 +42,8 @@ export interface ShownFire extends Omit<FireRow, 'tick' | 'at' | 'used' | 'bound
   readonly tick: string;
   readonly at: string;
   readonly spend: string;
+  /** Amount that the run can still spend. */
+  readonly reserved: string;
 }
 
 const NAME = /^[A-Za-z0-9_-]{1,40}$/;
@@ -76,8 +78,16 @@ function settingsOf(request: ScheduleRequest): Outcome<ScheduleSettings> {
   }
   return ok(
     compact<ScheduleSettings>({
-      ...{ directive, inputs, cron, tz: tz.output, missed, grace_ms, overlap },
-      ...{ spend_per_day, model, limits },
+      directive,
+      inputs,
+      cron,
+      tz: tz.output,
+      missed,
+      grace_ms,
+      overlap,
+      spend_per_day,
+      model,
+      limits,
     }),
   );
 }
@@ -129,7 +139,10 @@ export async function openSchedules(runtime: Runtime) {
     const state = problem !== undefined ? 'broken' : row.paused === null ? 'active' : 'paused';
     return ok(
       compact<ShownSchedule>({
-        ...{ name: row.name, id: row.id, state, reason: problem ?? row.paused ?? '' },
+        name: row.name,
+        id: row.id,
+        state,
+        reason: problem ?? row.paused ?? '',
         ...shownSettings(settings),
         next: isoTime(row.next),
         last: row.last === null ? undefined : isoTime(row.last),
@@ -216,11 +229,12 @@ export async function openSchedules(runtime: Runtime) {
       if (!found.ok || !one.ok) return one.ok ? fail('not_found', name) : one;
       const fires = await store.fires(found.output.row.id, { since: 0, limit: MAX_FIRES });
       if (!fires.ok) return fires;
-      const rows = fires.output.map(({ tick, at, used, bound: _, ...fire }) => ({
+      const rows = fires.output.map(({ tick, at, used, bound, ...fire }) => ({
         ...fire,
         tick: isoTime(tick),
         at: isoTime(at),
         spend: formatMoney(used),
+        reserved: formatMoney(bound - used),
       }));
       return ok({ ...one.output, fires: rows });
     },

@@ -70,13 +70,21 @@ function requestOf({ args, options }: CommandCall, runtime: Runtime): Outcome<Sc
   const grace = parseAge('grace', asText(options.grace) ?? '24h');
   if (!grace.ok) return grace;
   const [cron, tz, missed, overlap, model, spend] = [
-    ...[options.cron, options.tz, options.missed, options.overlap, options.model],
+    options.cron,
+    options.tz,
+    options.missed,
+    options.overlap,
+    options.model,
     options.spendPerDay,
   ].map(asText);
   if (cron === undefined)
     return fail('usage', '`--cron` is missing, such as `--cron "15 3 * * *"`');
   return ok({
-    ...{ name, directive, cron, inputs: inputs.output, grace_ms: grace.output },
+    name,
+    directive,
+    cron,
+    inputs: inputs.output,
+    grace_ms: grace.output,
     ...(limits.output && { limits: limits.output }),
     ...compact<object>({ tz, missed, overlap, model, spend_per_day: spend }),
   });

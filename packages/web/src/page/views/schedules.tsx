@@ -71,7 +71,9 @@ export function SchedulesPage() {
         <EmptyState title="No schedules" hint="Add one with your key:" command={ADD} />
       ) : null}
       {rows.length > 0 && servers === 0 ? (
-        <p class="you">No server fires them. Start `km schedule serve`.</p>
+        <p class="you">
+          No server fires them. Start <code>km schedule serve</code>.
+        </p>
       ) : null}
       {rows.length > 0 ? (
         <section class="card cost-table" aria-label="Schedules">

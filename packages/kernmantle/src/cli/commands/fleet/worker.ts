@@ -11,11 +11,7 @@ import {
   type Outcome,
   ok,
 } from '@kernmantle/core/base';
-import {
-  openSchedules,
-  type Runtime,
-  type RuntimeOptions,
-} from '@kernmantle/core/runtime';
+import { openSchedules, type Runtime, type RuntimeOptions } from '@kernmantle/core/runtime';
 import { nameOwner, type Store } from '@kernmantle/core/store';
 import {
   defaultSlots,
