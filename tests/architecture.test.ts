@@ -75,7 +75,7 @@ const ORDER: Readonly<Record<string, readonly (readonly string[])[]>> = {
     ['port.ts'],
     ['encode.ts', 'decide.ts', 'list-threads.ts', 'watch.ts'],
     ['account.ts'],
-    ['thread-filter.ts'],
+    ['thread-filter.ts', 'schedules.ts'],
     ['leases', 'transcript', 'vault.ts'],
     ['sqlite'],
   ],
@@ -93,6 +93,7 @@ const ORDER: Readonly<Record<string, readonly (readonly string[])[]>> = {
     ['spawn'],
     ['replay', 'observe', 'plain-loop.ts'],
   ],
+  'core/runtime': [['.'], ['schedules']],
   script: [
     ['fault.ts', 'problem.ts', 'world.ts'],
     ['syntax'],

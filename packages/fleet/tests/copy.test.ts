@@ -65,6 +65,8 @@ const TABLES = [
   'audit',
   'memories',
   'pruned_budgets',
+  'schedules',
+  'schedule_fires',
 ];
 /** Texts that are JSON, which a server may write otherwise. */
 const JSON_COLUMNS = ['budget', 'chain'];
@@ -128,7 +130,11 @@ test('a copy in another file is the same but for its epochs, and the source stay
   const before = pictureOf(file, 0);
   const to = { file: join(dir, 'deep', 'copy.db') };
   const report = must(await copy({ from: { file }, to, rename: asIs }));
-  expect(report).toMatchObject({ trees: 6, kept: 0, rows: { threads: 12, pruned: 1, audit: 4 } });
+  expect(report).toMatchObject({
+    trees: 6,
+    kept: 0,
+    rows: { threads: 12, pruned: 1, audit: 6, schedules: 2, schedule_fires: 2 },
+  });
   expect(pictureOf(to.file, 1)).toEqual(before);
   expect(pictureOf(file, 0)).toEqual(before);
   expect(existsSync(`${to.file}.copying`)).toBe(false);

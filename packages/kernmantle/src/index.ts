@@ -44,7 +44,7 @@ export type {
   StreamReader,
   Usage,
 } from '@kernmantle/core/llm';
-export type { CallOptions, RuntimeOptions } from '@kernmantle/core/runtime';
+export type { CallOptions, RuntimeOptions, ScheduleRequest } from '@kernmantle/core/runtime';
 export type { Approval, ApprovalState, ThreadFilter, ThreadStatus } from '@kernmantle/core/store';
 export type { ScriptEffect, ScriptRun, ScriptRunResult } from '@kernmantle/script';
 export type { RunningServer, ServerSettings } from './mcp-server/start-server.ts';
@@ -52,6 +52,7 @@ export type {
   ListedThread,
   ProgramApprovals as Approvals,
   ProgramRuntime as Runtime,
+  ProgramSchedules as Schedules,
   ProgramThreads as Threads,
   ShownThread,
 } from './program.ts';

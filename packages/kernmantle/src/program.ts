@@ -22,9 +22,12 @@ import {
   decideApproval,
   endThread,
   findPerson,
+  openSchedules,
+  type ProjectSchedules,
   personAuditRow,
   type Runtime,
   type RuntimeOptions,
+  type ScheduleRequest,
   type SignalResult,
   signalThread,
   type Threads,
@@ -130,6 +133,19 @@ export interface ProgramApprovals {
   answer(id: string, words: string, options?: DecisionBy): Promise<Outcome<Approval>>;
 }
 
+type ScheduleAct<Name extends keyof ProjectSchedules> = ReturnType<ProjectSchedules[Name]>;
+
+/** Schedules of signed directives. Every change is an act of the user, with an audit row. */
+export interface ProgramSchedules extends Pick<ProjectSchedules, 'list' | 'show'> {
+  /** Signs the schedule with the key of the user. Fails with `conflict` if the name is in use. */
+  add(request: ScheduleRequest): ScheduleAct<'add'>;
+  pause(name: string): ScheduleAct<'pause'>;
+  resume(name: string): ScheduleAct<'resume'>;
+  remove(name: string): ScheduleAct<'remove'>;
+  /** Queues a run now, within the budget of the day. A server runs it. */
+  run(name: string): ScheduleAct<'run'>;
+}
+
 /** The parts of a project that the MCP server needs. */
 export interface ServedProject {
   readonly project: string;
@@ -145,6 +161,7 @@ export interface ProgramRuntime {
   readonly library: Library;
   readonly threads: ProgramThreads;
   readonly approvals: ProgramApprovals;
+  readonly schedules: ProgramSchedules;
   /**
    * Calls one of the four kernel tools with plain JSON. The command line and MCP use the same path.
    */
@@ -309,6 +326,24 @@ function createProgramApprovals(reach: Reach, actor: Actor): ProgramApprovals {
   };
 }
 
+function createProgramSchedules(runtime: Runtime, by: Actor): ProgramSchedules {
+  const schedules = async <T>(
+    work: (all: ProjectSchedules) => Promise<Outcome<T>>,
+  ): Promise<Outcome<T>> => {
+    const opened = await openSchedules(runtime);
+    return opened.ok ? await work(opened.output) : opened;
+  };
+  return {
+    add: (request) => schedules((all) => all.add(request, by)),
+    list: () => schedules((all) => all.list()),
+    show: (name) => schedules((all) => all.show(name)),
+    pause: (name) => schedules((all) => all.pause(name, by)),
+    resume: (name) => schedules((all) => all.resume(name, by)),
+    remove: (name) => schedules((all) => all.remove(name, by)),
+    run: (name) => schedules((all) => all.run(name, by)),
+  };
+}
+
 export async function openProgram(options: RuntimeOptions = {}): Promise<Outcome<ProgramRuntime>> {
   const opened = await createRuntime({ ...options, extensions: EXTENSIONS });
   if (!opened.ok) return opened;
@@ -323,6 +358,7 @@ export async function openProgram(options: RuntimeOptions = {}): Promise<Outcome
     library,
     threads: createProgramThreads(inside, reach, by),
     approvals: createProgramApprovals(reach, by),
+    schedules: createProgramSchedules(runtime, by),
     call: (verb, request, call) => runtime.call(verb, request, call),
     instructions: () => runtime.instructions(),
     run: (request, signal) => runIn(inside, request, signal),

@@ -8,6 +8,7 @@ import { leaseCases } from './lease-cases.ts';
 import { memoryCases } from './memory-cases.ts';
 import { recordCases } from './record-cases.ts';
 import { refusalCases } from './refusal-cases.ts';
+import { scheduleCases } from './schedule-cases.ts';
 import { searchCases } from './search-cases.ts';
 import { signalCases } from './signal-cases.ts';
 import { spawnCases } from './spawn-cases.ts';
@@ -28,5 +29,6 @@ export function storeSuite(name: string, open: OpenStage): void {
     approvalCases(open);
     recordCases(open);
     memoryCases(open);
+    scheduleCases(open);
   });
 }

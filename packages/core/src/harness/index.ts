@@ -3,6 +3,7 @@ export { directiveLimits, packLimits } from './limits/effective-limits.ts';
 export { type Ending, type LoopPorts, runLoop, type Turn } from './loop.ts';
 export { runMemory } from './memory/memory-primitive.ts';
 export { type FollowedRun, followThread } from './observe/follow-thread.ts';
+export type { ScheduleNotice } from './observe/notify.ts';
 export { auditCalls, type RunObserver, telemetry, watchThreads } from './observe/watch-threads.ts';
 export { type PlainRequest, type PlainResult, type PlainTool, runPlainLoop } from './plain-loop.ts';
 export { runReader } from './reading/reader-primitive.ts';
@@ -17,7 +18,7 @@ export { finishEnded, mendTranscript } from './run/recover.ts';
 export type { ResumeOptions } from './run/reopen.ts';
 export { releaseUnstarted, resumeLeasedThread, resumeThread } from './run/resume.ts';
 export { unaffordableHooks } from './run/run-hook.ts';
-export { enqueueDirective, runDirective } from './run/start.ts';
+export { enqueueDirective, type FireOptions, prepareElsewhere, runDirective } from './run/start.ts';
 export { askModel } from './script-thread/script-actions.ts';
 export {
   artifactKind,

@@ -11,7 +11,7 @@ import {
 import { type KnownServer, knownServers } from '../items/index.ts';
 import { projectStored, summary } from '../journal/index.ts';
 import type { Runtime, ServedItems } from '../runtime/index.ts';
-import { memoryForPeople, registryFile } from '../runtime/index.ts';
+import { memoryForPeople, openSchedules, registryFile } from '../runtime/index.ts';
 import type { Fleet, QueueRow, Store, WorkerRow } from '../store/index.ts';
 
 /** Surfaces for people and programs. Scripts have their own policy. */
@@ -51,6 +51,29 @@ async function aboutRegistry(runtime: Runtime): Promise<HealthFinding[]> {
   const fix =
     '`km threads ls --status interrupted`, then `km threads resume ID` or `km threads stop ID`';
   return [note('store', message, fix)];
+}
+
+/** Returns a note if the project has active schedules that no process fires, or a broken one. */
+async function aboutSchedules(runtime: Runtime): Promise<HealthFinding[]> {
+  if (!runtime.registry.isThere()) return [];
+  const schedules = await openSchedules(runtime);
+  const all = schedules.ok ? await schedules.output.list() : schedules;
+  const servers = schedules.ok ? await schedules.output.servers() : schedules;
+  if (!all.ok || !servers.ok) return [];
+  const [about, active] = ['schedules', all.output.filter(({ state }) => state === 'active')];
+  const stopped = all.output.filter(({ state, reason }) => state !== 'active' && reason !== '');
+  const count = `${active.length} active`;
+  const serving = servers.output.length;
+  const served =
+    active.length > 0 && serving === 0
+      ? note(about, `${count}, but no server fires them`, '`km schedule serve`, or `km worker`')
+      : good(about, `${count}; ${serving} servers fire them`);
+  return [
+    ...(all.output.length > 0 ? [served] : []),
+    ...stopped.map(({ name, state, reason }) =>
+      note(`schedule ${name}`, `${state}: ${reason}`, `\`km schedule show ${name}\``),
+    ),
+  ];
 }
 
 const badStore = ({ error }: Failure): HealthFinding => bad('store', error.detail.message);
@@ -302,6 +325,7 @@ export async function healthReport(runtime: Runtime, env: Env): Promise<HealthRe
     ...(await aboutServers(runtime, env)),
     ...(await aboutRegistry(runtime)),
     ...(await aboutMemory(runtime)),
+    ...(await aboutSchedules(runtime)),
     ...aboutProviders(runtime, env),
   ];
   return { healthy: !findings.some(({ state }) => state === 'bad'), findings };

@@ -20,7 +20,7 @@ type PolicyLine = {
 
 const BUILT_IN = 'built in';
 const DAY_MS = 24 * 60 * 60 * 1000;
-const SURFACES = ['cli', 'library', 'script', 'mcp', 'web'];
+const SURFACES = ['cli', 'library', 'script', 'mcp', 'web', 'schedule'];
 
 /** Returns the value in force with its levels, then a void line for each level with another value. */
 function settled(

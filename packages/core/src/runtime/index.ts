@@ -20,6 +20,7 @@ import { registerExtensions } from './register-extensions.ts';
 import { createRegistryDoor, findServer, openStore, queueDriver } from './registry.ts';
 import type { pruneThreads as prune } from './retention.ts';
 import type { Runtime } from './runtime.ts';
+import type { openSchedules as schedules } from './schedules/project-schedules.ts';
 import { threadPrimitives } from './thread-primitives.ts';
 import {
   checkRun,
@@ -232,6 +233,16 @@ export const pruneThreads = async (...values: Parameters<typeof prune>): ReturnT
 /** Memory for people. The code is loaded with the first call. */
 export const memoryForPeople = () => import('./memory.ts');
 export type { Runtime } from './runtime.ts';
+
+/** Opens the schedules of a project. The code is loaded with the first call. */
+export const openSchedules = async (
+  ...values: Parameters<typeof schedules>
+): ReturnType<typeof schedules> =>
+  await (await import('./schedules/project-schedules.ts')).openSchedules(...values);
+export type {
+  ProjectSchedules,
+  ScheduleRequest,
+} from './schedules/project-schedules.ts';
 export { noted, signFiles } from './sign-files.ts';
 export {
   type Actor,

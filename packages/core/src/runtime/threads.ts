@@ -5,6 +5,7 @@ import { compact, fail, type Outcome, ok, systemClock, systemRandom } from '../b
 import { createFrame } from '../flow/index.ts';
 import type {
   CompareOptions,
+  FireOptions,
   FollowedRun,
   Forked,
   ForkOptions,
@@ -19,6 +20,7 @@ import type {
   ResumeOptions,
   RunObserver,
   RunRequest,
+  ScheduleNotice,
   ThreadResult,
 } from '../harness/index.ts';
 import { type Library, signItem } from '../items/index.ts';
@@ -56,7 +58,14 @@ export interface Threads {
   /** Resumes a thread in its own project. Fails if it has ended. */
   resumeAnywhere(id: string, signal?: AbortSignal): Promise<Outcome<ThreadResult>>;
   /** Checks a run as `run` does and queues it for a worker. Nothing runs here. */
-  enqueue(request: RunRequest): Promise<Outcome<{ thread: string; created: number }>>;
+  enqueue(
+    request: RunRequest,
+    options?: FireOptions,
+  ): Promise<Outcome<{ thread: string; created: number }>>;
+  /** Checks a run as `enqueue` does. The key of a provider can be missing here. */
+  check(request: RunRequest): Promise<Outcome<null>>;
+  /** Tells people about a schedule, as the policy says. */
+  notify(notice: ScheduleNotice): void;
   /**
    * Starts or resumes a thread whose lease this process has taken. `since`: time of the request on the
    * monotonic clock. If it is refused, the lease is released.
@@ -498,9 +507,20 @@ export async function createThreads(world: ThreadServices, view: RunObserver): P
         const there = await openRowProject(open, ports, row.output);
         return there.ok ? await resumeIn(harness, there.output, id, signal) : there;
       }),
-    async enqueue(request) {
+    async check(request) {
+      const text = JSON.stringify(request.inputs ?? {});
+      if (watch.mask('', text) !== text) {
+        const message =
+          'an input contains a known secret; let the tool read it from its environment';
+        return fail('permission_denied', message);
+      }
+      const prepared = await harness.prepareElsewhere(ports, request, undefined, true);
+      return prepared.ok ? ok(null) : prepared;
+    },
+    notify: (notice) => watch.notify(notice),
+    async enqueue(request, options) {
       await (await import('./retention.ts')).retain(world);
-      return await harness.enqueueDirective(ports, request);
+      return await harness.enqueueDirective(ports, request, options);
     },
     resumeLeased: (leased, since, signal) =>
       withNotice(() =>

@@ -83,6 +83,7 @@ export type {
   Decision,
   EventFields,
   EventRange,
+  FireRow,
   Head,
   Journal,
   Lease,
@@ -90,6 +91,8 @@ export type {
   Leases,
   NewApproval,
   NewEvent,
+  NewFire,
+  NewSchedule,
   NewSignal,
   NewThread,
   OpenReservation,
@@ -98,6 +101,9 @@ export type {
   Records,
   Renewed,
   Reserve,
+  ScheduleChange,
+  ScheduleRow,
+  Schedules,
   Sealed,
   Signal,
   SignalNote,
@@ -113,6 +119,7 @@ export type {
   Wanted,
   WantedFields,
 } from './port.ts';
+export { type ScheduleSteps, scheduleRules } from './schedules.ts';
 export { faultOf } from './sqlite/file/errors.ts';
 export { type FileOptions, openFile } from './sqlite/file/open-file.ts';
 export { ENDED, EVENTS_A_THREAD } from './sqlite/file/schema.ts';

@@ -11,7 +11,15 @@ import type { ThreadStatus } from './thread-id.ts';
 export type Answer<T> = Promise<Outcome<T>>;
 
 /** A store never throws. A refused call changes nothing. */
-export interface Store extends ThreadTable, Journal, Leases, Signals, Approvals, Records, Memories {
+export interface Store
+  extends ThreadTable,
+    Journal,
+    Leases,
+    Signals,
+    Approvals,
+    Records,
+    Memories,
+    Schedules {
   /** Workers, queues and shared limits. Absent: the store is a file, so machines do not share it. */
   readonly fleet?: Fleet;
   /** Completes all calls made so far. Later calls fail with `store_closed`. */
@@ -467,4 +475,96 @@ export interface Decision {
   /** Replaces the requested number of uses. A person can grant fewer or more. */
   uses?: number;
   expires?: number;
+}
+
+export interface Schedules {
+  /** Adds a schedule. Fails with `conflict` if the project has one of this name. */
+  addSchedule(schedule: NewSchedule, audit: AuditEntry): Answer<null>;
+  schedules(filter: ScheduleFilter): Answer<SchedulePage>;
+  /**
+   * Changes a schedule, records its fires and creates their thread in one transaction. Fails with `conflict` if the
+   * row has another stamp, or if a tick has a row already.
+   */
+  fire(change: ScheduleChange): Answer<{ leased?: LeasedThread }>;
+  /** Returns the fires of a schedule since a time (milliseconds since 1970), newest first. */
+  fires(schedule: string, range: { since: number; limit?: number }): Answer<FireRow[]>;
+  /** Returns the name of the schedule that started the tree of this thread. Empty: no schedule did. */
+  scheduleOf(thread: string): Answer<string>;
+  /** Announces a process that fires schedules of this file. A worker of a server announces itself. */
+  serve(owner: string): Answer<null>;
+  /** Returns the live processes that fire the schedules of this project. */
+  servers(project: string): Answer<string[]>;
+}
+
+export interface NewSchedule {
+  id: string;
+  /** Name of the tenant. Empty: no tenant. */
+  tenant: string;
+  project: string;
+  name: string;
+  /** The signed part as JSON text. */
+  body: string;
+  signature: string;
+  next: number;
+}
+
+interface ScheduleState {
+  /** Next tick in milliseconds since 1970. It only grows. */
+  next: number;
+  /** Tick whose run starts when the earlier run is over. */
+  waiting: number | null;
+  last: number | null;
+  outcome: string | null;
+  /** Reason of the pause. Null: the schedule is active. */
+  paused: string | null;
+  /** Number of refusals in a row. */
+  refused: number;
+  /** Threads that had not ended at the last fire, as a JSON list. */
+  open: string;
+}
+
+/** A row as it was read. `stamp` differs after every change of the row. */
+export interface ScheduleRow extends NewSchedule, ScheduleState {
+  stamp: string;
+}
+
+export interface ScheduleFilter {
+  project: string;
+  /** Name of the tenant. Absent: schedules of all tenants. */
+  tenant?: string;
+  name?: string;
+  /** True: only schedules with work now. */
+  due?: true;
+}
+
+export interface SchedulePage {
+  rows: ScheduleRow[];
+  now: number;
+  /** Time of the next work after now. Absent: none. */
+  soonest?: number;
+}
+
+export interface NewFire {
+  tick: number;
+  outcome: 'started' | 'manual' | 'missed' | 'overlap' | 'waiting' | 'budget' | 'refused';
+  reason: string;
+  thread?: string;
+}
+
+export interface FireRow extends NewFire {
+  at: number;
+  status?: ThreadStatus;
+  /** Spend of the thread and everything below it, in nano-units. */
+  used: bigint;
+  /** Spend that it can still reach: its limit until it has ended. */
+  bound: bigint;
+}
+
+export interface ScheduleChange {
+  row: ScheduleRow;
+  set: Partial<ScheduleState>;
+  fires?: readonly NewFire[];
+  thread?: NewThread;
+  remove?: true;
+  audit?: AuditEntry;
 }

@@ -60,6 +60,8 @@ const OF_THREADS: Partial<Record<CopiedTable, string>> = {
 };
 const OF_NONE: Partial<Record<CopiedTable, string>> = {
   ...beside(OF_NOBODY),
+  schedules: `SELECT ${list('schedules')} FROM schedules`,
+  schedule_fires: `SELECT ${list('schedule_fires')} FROM schedule_fires`,
   audit: `SELECT ${list('audit')} FROM audit ORDER BY id`,
   memories: select('memories', 'true'),
   pruned: 'SELECT thread, budget FROM pruned_budgets',
@@ -69,12 +71,13 @@ const TREES = `SELECT root AS tree, json_array(count(*), sum(seq), sum(epoch), s
     sum((SELECT count(*) FROM artifact_uses WHERE thread = id)), sum((SELECT count(*) FROM secrets WHERE thread = id)),
     group_concat(coalesce(owner, ''))) AS mark
   FROM threads GROUP BY root ORDER BY min(number)`;
-const PROJECTS =
-  "SELECT project FROM threads UNION SELECT project FROM memories WHERE project <> ''";
+const PROJECTS = `SELECT project FROM threads UNION SELECT project FROM schedules
+  UNION SELECT project FROM memories WHERE project <> ''`;
 const LOOSE_MARK = `SELECT json_array((SELECT max(id) FROM audit), (SELECT count(*) FROM audit),
   (SELECT count(*) FROM pruned_budgets), (SELECT json_group_array(json_array(id, state, uses_left, decided))
     FROM approvals WHERE thread IS NULL),
-  (SELECT json_group_array(json_array(id, created, endorsed_by)) FROM memories)) AS mark`;
+  (SELECT json_group_array(json_array(id, created, endorsed_by)) FROM memories),
+  (SELECT group_concat(stamp) FROM schedules), (SELECT count(*) FROM schedule_fires)) AS mark`;
 
 /** Returns the parameters of a statement. SQLite refuses a parameter that the statement does not have. */
 const treeIn = (tree: string): string[] => (tree === LOOSE ? [] : [tree]);
@@ -189,6 +192,8 @@ const REMOVE_LOOSE = [
   ...['signals', 'approvals', 'artifact_uses', 'secrets', 'search_texts'].map(
     (table) => `DELETE FROM ${table} WHERE ${OF_NOBODY}`,
   ),
+  'DELETE FROM schedules',
+  'DELETE FROM schedule_fires',
   'DELETE FROM audit',
   'DELETE FROM memories',
   'DELETE FROM pruned_budgets',

@@ -54,11 +54,14 @@ function moved(row: CopiedRow, names: ProjectNames): CopiedRow {
   return copy;
 }
 
-const OWN_PROJECT = columnsOf('memories').indexOf('project');
-
-/** Returns the row under the new name of its project. Rows of the scope `user` belong to no project. */
-const renamed = (row: CopiedRow, names: ProjectNames): CopiedRow =>
-  row.with(OWN_PROJECT, names.get(String(row[OWN_PROJECT]))?.project ?? '');
+/**
+ * Returns the row under the new name of its project. Rows of the scope `user` belong to no project. Signatures contain
+ * the id of the project, so a schedule holds under the other name, too.
+ */
+function renamed(table: 'memories' | 'schedules', row: CopiedRow, names: ProjectNames): CopiedRow {
+  const at = columnsOf(table).indexOf('project');
+  return row.with(at, names.get(String(row[at]))?.project ?? '');
+}
 
 async function* rowsOf(
   source: CopySource,
@@ -67,8 +70,10 @@ async function* rowsOf(
 ): AsyncIterable<readonly [CopiedTable, CopiedRow[]]> {
   for (const table of COPIED_TABLES) {
     for await (const page of source.rows(table, tree)) {
-      const move = table === 'threads' ? moved : table === 'memories' ? renamed : undefined;
-      yield [table, move ? page.map((row) => move(row, names)) : page];
+      const isOwned = table === 'memories' || table === 'schedules';
+      const move = (row: CopiedRow): CopiedRow =>
+        table === 'threads' ? moved(row, names) : isOwned ? renamed(table, row, names) : row;
+      yield [table, table === 'threads' || isOwned ? page.map(move) : page];
     }
   }
 }

@@ -61,6 +61,11 @@ export const COPIED = {
   artifact_uses: columns({}, 'thread hash'),
   artifacts: columns({ int: 'created', bytes: 'bytes' }, 'hash bytes created'),
   secrets: columns({ int: 'number', bytes: 'sealed' }, 'thread number sealed'),
+  schedules: columns(
+    { int: 'next waiting last refused' },
+    'id tenant project name body signature next waiting last outcome paused refused open stamp',
+  ),
+  schedule_fires: columns({ int: 'tick at' }, 'schedule tick at outcome reason thread'),
   audit: columns({}, 'time surface caller subject operation decision reason target'),
   memories: columns(
     { int: 'seq created expires' },

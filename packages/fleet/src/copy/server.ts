@@ -104,8 +104,12 @@ const OF_THREADS: Partial<Record<CopiedTable, string>> = {
     JOIN thread_events e ON e.thread = t.number WHERE t.root = $1 ORDER BY e.thread, e.seq`,
   ...beside(OF_TREE),
 };
+const COPIED_SCHEDULE = (id: string): string => `${id} IN (SELECT id FROM copied_schedules)`;
 const OF_NONE: Partial<Record<CopiedTable, string>> = {
   ...beside(OF_NOBODY),
+  schedules: `SELECT ${list('schedules')} FROM schedules WHERE $1::text IS NOT NULL AND ${COPIED_SCHEDULE('id')}`,
+  schedule_fires: `SELECT ${list('schedule_fires')} FROM schedule_fires
+    WHERE $1::text IS NOT NULL AND ${COPIED_SCHEDULE('schedule')}`,
   audit: `SELECT ${list('audit')} FROM audit WHERE $1::text IS NOT NULL ORDER BY id`,
   pruned: `SELECT b.thread, b.account::text AS budget FROM budgets b
     WHERE $1::text IS NOT NULL AND b.thread NOT IN (SELECT id FROM threads)`,
@@ -141,6 +145,10 @@ export async function openServerSource(
         JOIN threads r ON r.id = t.root WHERE $1 OR r.project = $2`,
       [isWhole, project ?? ''],
     );
+    await line.run(
+      'CREATE TEMPORARY TABLE copied_schedules ON COMMIT DROP AS SELECT id FROM schedules WHERE $1 OR project = $2',
+      [isWhole, project ?? ''],
+    );
   } catch (error) {
     await line.close();
     return line.fault(error);
@@ -149,6 +157,7 @@ export async function openServerSource(
     if (tree !== LOOSE) return OF_THREADS[table];
     if (table === 'memories') return MEMORIES;
     if (isWhole) return OF_NONE[table];
+    if (table === 'schedules' || table === 'schedule_fires') return OF_NONE[table];
     return table === 'audit'
       ? `SELECT ${list('audit')} FROM ${AUDIT_OF} AND $1::text IS NOT NULL ORDER BY id`
       : undefined;
@@ -160,7 +169,8 @@ export async function openServerSource(
   const LOOSE_MARK = `SELECT concat_ws(' ', max(id), count(*), (SELECT count(*) FROM budgets),
     (SELECT md5(string_agg(concat_ws(' ', id, state, uses_left, decided), ' ' ORDER BY id)) FROM approvals
       WHERE thread IS NULL), (SELECT md5(string_agg(concat_ws(' ', id, project, created, endorsed_by), ' '
-      ORDER BY id, project, tenant)) FROM memories), '${isWhole}') AS mark FROM audit`;
+      ORDER BY id, project, tenant)) FROM memories), (SELECT md5(string_agg(stamp, ' ' ORDER BY id)) FROM schedules),
+    (SELECT count(*) FROM schedule_fires), '${isWhole}') AS mark FROM audit`;
   return ok({
     async held() {
       const rows = await line.all<{ id: string }>(
@@ -171,7 +181,8 @@ export async function openServerSource(
     },
     async projects() {
       const sql = `SELECT t.project FROM threads t JOIN copied_trees c ON c.id = t.id
-        UNION SELECT project FROM ${MEMORIES_OF} AND project <> '' ORDER BY 1`;
+        UNION SELECT project FROM ${MEMORIES_OF} AND project <> ''
+        UNION SELECT project FROM schedules JOIN copied_schedules USING (id) ORDER BY 1`;
       return (await line.all<{ project: string }>(sql, [''])).map((row) => row.project);
     },
     async trees() {
@@ -216,6 +227,8 @@ async function countSource(line: Line, isWhole: boolean): Promise<RowCounts> {
     artifacts: `artifacts WHERE hash IN (SELECT hash FROM artifact_uses WHERE ${mine})`,
     secrets: `secrets WHERE ${mine}`,
     search_texts: `search_texts WHERE ${mine}`,
+    schedules: 'copied_schedules',
+    schedule_fires: `schedule_fires WHERE ${COPIED_SCHEDULE('schedule')}`,
     audit: isWhole ? 'audit' : AUDIT_OF,
     memories: MEMORIES_OF.replace('$1', `''`),
     pruned: `budgets WHERE ${isWhole} AND thread NOT IN (SELECT id FROM threads)`,
@@ -293,6 +306,8 @@ const ARRIVE: Readonly<Record<CopiedTable, string>> = {
   artifacts: same('artifacts', 'ON CONFLICT (hash) DO NOTHING'),
   secrets: same('secrets'),
   search_texts: same('search_texts'),
+  schedules: same('schedules'),
+  schedule_fires: same('schedule_fires'),
   audit: same('audit'),
   memories: same('memories'),
   pruned: 'INSERT INTO budgets (thread, account) SELECT thread, budget::jsonb FROM copying_pruned',

@@ -2,9 +2,9 @@
 // rows always stay, because they are evidence, and an id with an account is never used again. The steps are small,
 // so that other writes wait only a short time.
 import { ok } from '@kernmantle/core/base';
-import type { Answer, ThreadTable } from '@kernmantle/core/store';
-import { MEMORY_SQL } from '@kernmantle/core/store';
+import { type Answer, MEMORY_SQL, scheduleRules, type ThreadTable } from '@kernmantle/core/store';
 import type { Database, Sql } from './connection.ts';
+import { runSteps, serverNow } from './run-steps.ts';
 
 const TREES_A_STEP = 50;
 const OVER = `HAVING bool_and(km_ended(status)) AND max(ended) < $1
@@ -57,6 +57,10 @@ export async function pruneTrees(
   const forgotten = await database.write((sql) => sql.all(now));
   if (!forgotten.ok) return forgotten;
   const roots = result.output.map(({ root }) => root);
+  const fires = await database.write(async (sql) =>
+    runSteps(sql, scheduleRules.prune(before, project ?? null, await serverNow(sql))),
+  );
+  if (!fires.ok) return fires;
   const removed: string[] = [];
   for (let at = 0; at < roots.length; at += TREES_A_STEP) {
     const step = roots.slice(at, at + TREES_A_STEP);

@@ -14,7 +14,7 @@ export const AGREE_MS = 5000;
 const TABLES = readFileSync(new URL('../../sql/schema-1.sql', import.meta.url), 'utf8');
 const TITLES = readFileSync(new URL('../../sql/schema-2.sql', import.meta.url), 'utf8');
 const ACCOUNTS = readFileSync(new URL('../../sql/schema-3.sql', import.meta.url), 'utf8');
-const MEMORIES = readFileSync(new URL('../../sql/schema-4.sql', import.meta.url), 'utf8');
+const LASTING = readFileSync(new URL('../../sql/schema-4.sql', import.meta.url), 'utf8');
 const SIGNALS = readFileSync(new URL('../../sql/signals.sql', import.meta.url), 'utf8');
 const LEASES = readFileSync(new URL('../../sql/leases.sql', import.meta.url), 'utf8');
 const WRITE = readFileSync(new URL('../../sql/write.sql', import.meta.url), 'utf8');
@@ -29,7 +29,7 @@ const LIMITS = readFileSync(new URL('../../sql/limits.sql', import.meta.url), 'u
  * - A changed function needs a new version, even an empty one: a program never migrates a schema that is newer
  *   than itself, so it cannot restore its old functions.
  */
-export const MIGRATIONS: readonly string[] = [TABLES, TITLES, ACCOUNTS, MEMORIES];
+export const MIGRATIONS: readonly string[] = [TABLES, TITLES, ACCOUNTS, LASTING];
 /** Programs from this version on can use the newest one. */
 export const OLDEST_SCHEMA = 3;
 

@@ -15,6 +15,7 @@ import { serverMemories } from './memories.ts';
 import { checkForm } from './migrate.ts';
 import { serverRecords } from './records.ts';
 import { createServerTime } from './registry.ts';
+import { serverSchedules } from './schedules.ts';
 import { JOURNAL_FORMATS } from './schema.ts';
 import { serverSignals } from './signals.ts';
 import { serverThreads } from './threads.ts';
@@ -93,6 +94,7 @@ export async function openPostgresStore(options: PostgresOptions): Answer<Store>
   const accounts = createAccountCache();
   const own = { database, clock, time, random, held: localLeases, accounts, feed, jobs };
   const parts: LeaseParts = { ...own, formats, maxLeaseMs, isGone };
+  const fleet = createFleet(database, jobs, clock, formats.at(-1) ?? 0);
   const reader = createEventReader(database, feed);
   let ending: Promise<void> | undefined;
   async function end(): Promise<void> {
@@ -111,10 +113,11 @@ export async function openPostgresStore(options: PostgresOptions): Answer<Store>
       ...serverApprovals(parts),
       ...serverRecords(database),
       ...serverMemories(database, clock),
+      ...serverSchedules(parts, fleet),
     }),
     ...createWatch(feed, reader.join),
     onSignal: (listener) => feed.onSignal(listener),
-    fleet: createFleet(database, jobs, clock, formats.at(-1) ?? 0),
+    fleet,
     close: () => (ending ??= end()),
   });
 }

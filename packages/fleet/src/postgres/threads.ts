@@ -137,15 +137,16 @@ const CREATE = 'SELECT km_create($1, $2) AS made';
 const TAKEN = 'SELECT 1 FROM budgets WHERE thread = $1';
 const INITIAL_STATUS = 'SELECT 1 FROM thread_data WHERE thread = $1 AND birth = $2';
 
-async function createThread(registry: ServerRegistry, thread: NewThread): Answer<LeasedThread> {
-  const { database, clock, random, jobs } = registry;
+/** Encodes a new root. `insert` inserts it in a transaction, and throws refusals. */
+export function prepareThread(registry: ServerRegistry, thread: NewThread) {
   const text = encodeThread(thread);
   if (!text.ok) return text;
-  const birth = Buffer.from(random(8)).toString('hex');
+  const birth = Buffer.from(registry.random(8)).toString('hex');
   const { id } = thread;
-  const sentAt = clock.monotonic();
-  const result = await database.write(
-    async (sql) => {
+  return ok({
+    written: async (sql: Sql) =>
+      (await sql.get(INITIAL_STATUS, id, birth)) ? claimChildren(sql, [id]) : undefined,
+    async insert(sql: Sql): Promise<LeasedRows> {
       const decide = (takenId?: string) => decideBudgets([], { children: [thread] }, takenId);
       let decision = decide();
       if (decision.kind === 'write') {
@@ -154,21 +155,24 @@ async function createThread(registry: ServerRegistry, thread: NewThread): Answer
         if (!result?.made) decision = decide(id);
       } else if (await sql.get(TAKEN, id)) decision = decide(id);
       if (decision.kind === 'refuse') throw new RefusedWrite(await explainRefusal(sql, decision));
-      if ('queue' in thread.start) await jobs.follow(sql, [id]);
+      if ('queue' in thread.start) await registry.jobs.follow(sql, [id]);
       return claimChildren(sql, [id]);
     },
-    {
-      lane: id,
-      written: async (sql) =>
-        (await sql.get(INITIAL_STATUS, id, birth)) ? claimChildren(sql, [id]) : undefined,
-    },
-  );
+  });
+}
+
+async function createThread(registry: ServerRegistry, thread: NewThread): Answer<LeasedThread> {
+  const prepared = prepareThread(registry, thread);
+  if (!prepared.ok) return prepared;
+  const { insert, written } = prepared.output;
+  const sentAt = registry.clock.monotonic();
+  const result = await registry.database.write(insert, { lane: thread.id, written });
   if (!result.ok) return result;
   cacheLeases(registry, result.output, sentAt);
   const { all } = result.output;
   notifyChildren(registry, all);
   const [lease] = all;
-  return lease ? ok(lease) : noThread(id);
+  return lease ? ok(lease) : noThread(thread.id);
 }
 
 type EventColumns = Omit<StoredEvent, 'data' | 'thread'> & { data: string };

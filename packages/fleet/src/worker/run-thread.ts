@@ -27,6 +27,14 @@ import {
   recordWorker,
 } from './worker-log.ts';
 
+/** A tick of a schedule. An empty `thread`: it started no run, for this reason. */
+interface FireNews {
+  readonly schedule: string;
+  readonly outcome: string;
+  readonly thread: string;
+  readonly reason: string;
+}
+
 /** A project on the disk of a worker, and the runtime that resumes its threads. */
 export interface WorkerProject {
   /** Stable id of the project. It is the same on every machine. */
@@ -34,6 +42,8 @@ export interface WorkerProject {
   /** Returns the digest of the present items. */
   items(): Promise<Outcome<string>>;
   readonly threads: Pick<Threads, 'resumeLeased' | 'requeueAll'>;
+  /** Fires the schedules of the project. Absent: it has none. */
+  readonly fireDue?: (tenant: string, tell: (news: FireNews) => void) => Promise<Outcome<number>>;
   /** True: files differ between workers, so a thread stays with its first worker while that worker is alive. */
   readonly isSticky?: boolean;
   close(): Promise<void>;
@@ -68,6 +78,7 @@ export type WorkerNews =
       readonly code: string;
       readonly reason: string;
     }
+  | ({ readonly kind: 'schedule' } & FireNews)
   | { readonly kind: 'store_gone'; readonly code: string; readonly reason: string }
   | { readonly kind: 'store_back'; readonly after_ms: number }
   | { readonly kind: 'draining'; readonly busy: number };

@@ -167,6 +167,23 @@ async function repeat(
   }
 }
 
+/** Fires due schedules. It looks at the clock of the store again after two seconds, or at the next tick. */
+async function fireSchedules({ shift, stop, tenants, wait }: Floor): Promise<void> {
+  const all = [...shift.projects.values()].filter(({ fireDue }) => fireDue);
+  while (all.length > 0 && !stop.signal.aborted) {
+    let waitMs = SWEEP_MS;
+    for (const project of all) {
+      for (const tenant of tenants) {
+        const fired = await project.fireDue?.(tenant ?? '', (news) =>
+          shift.tell({ kind: 'schedule', ...news }),
+        );
+        if (fired?.ok) waitMs = Math.min(waitMs, fired.output);
+      }
+    }
+    await wait(Math.max(waitMs, PAUSE_MS), stop.signal);
+  }
+}
+
 async function announce(floor: Floor): Promise<void> {
   const { id, version, store, shift, slots, tenants, running, stop } = floor;
   if (!store.fleet) return;
@@ -303,6 +320,7 @@ export async function startWorker(options: WorkerOptions): Promise<Outcome<Worke
     ...tenants.map((tenant) => serveTenant(floor, tenant)),
     repeat(floor, SWEEP_MS, () => store.sweep()),
     repeat(floor, ANNOUNCE_MS, () => announce(floor)),
+    fireSchedules(floor),
   ]);
   await new Promise<void>((resolve) => {
     if (stop.signal.aborted) resolve();

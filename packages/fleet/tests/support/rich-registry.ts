@@ -82,6 +82,35 @@ async function fillTree(store: Store, name: string, project: string, elsewhere: 
   await write(store, name, { acknowledged: 1, status: 'paused', release: true });
 }
 
+/** Two schedules, one of which waits, with a fire that started a thread. */
+async function fillSchedules(store: Store, project: string, elsewhere: string): Promise<void> {
+  const given = {
+    tenant: '',
+    body: '{"süß": "\\u0000"}',
+    signature: 'sig',
+    next: 1_900_000_000_000,
+  };
+  for (const [id, where] of [
+    ['sch_1', project],
+    ['sch_2', elsewhere],
+  ] as const) {
+    const added = { ...given, id, project: where, name: 'nightly' };
+    must(await store.addSchedule(added, audit('schedules')));
+  }
+  const [row] = must(await store.schedules({ project, name: 'nightly' })).rows;
+  if (!row) throw new Error('the schedule is not there');
+  must(
+    await store.fire({
+      row,
+      set: { waiting: 5, last: 5, outcome: 'waiting', refused: 2, open: '["a"]' },
+      fires: [
+        { tick: 4, outcome: 'started', reason: '', thread: 'a' },
+        { tick: 5, outcome: 'waiting', reason: 'ünï' },
+      ],
+    }),
+  );
+}
+
 /** Threads of `project`, and children that work in `elsewhere`. Nobody holds any of them. */
 export async function fillRegistry(
   file: string,
@@ -118,5 +147,6 @@ export async function fillRegistry(
     const row = { ...place, scope: 'project', text: 'a note', subject: '', marks } as const;
     must(await store.changeMemory({ kind: 'write', row: { ...row, thread: 'a', seq: 1 } }));
   }
+  await fillSchedules(store, project, elsewhere);
   await store.close();
 }

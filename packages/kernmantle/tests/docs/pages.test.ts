@@ -45,6 +45,7 @@ test('goal runs', () => follow('docs/goal-runs.md'));
 test('long conversations', () => follow('docs/compaction.md'));
 test('forks', () => follow('docs/fork.md'));
 test('memory', () => follow('docs/memory.md'));
+test('schedules', () => follow('docs/schedules.md'));
 test('errors', () => follow('docs/errors.md'));
 test('whoever answers for it', () => follow('docs/answering.md'));
 test('untrusted data', () => follow('docs/untrusted-data.md'));

@@ -95,6 +95,29 @@ export interface Totals {
   readonly due: number;
 }
 
+/** A schedule with its settings. Times are in ISO format, money is decimal text. */
+export interface ListedSchedule {
+  readonly id: string;
+  readonly name: string;
+  readonly state: 'active' | 'paused' | 'broken';
+  readonly reason: string;
+  /** Settings. Absent: their signature does not hold. */
+  readonly directive?: string;
+  readonly cron?: string;
+  readonly tz?: string;
+  readonly spend_per_day?: string;
+  readonly next: string;
+  readonly last?: string;
+  readonly outcome?: string;
+  readonly spent_today: string;
+}
+
+/** `GET schedules`. `servers`: number of live processes that fire them. */
+export interface ScheduleList {
+  readonly rows: readonly ListedSchedule[];
+  readonly servers: number;
+}
+
 /** `GET threads`. Newest first. Running children of a listed parent are included. */
 export interface ThreadList {
   readonly rows: readonly ListedRun[];

@@ -27,6 +27,7 @@ const VIEWS: Readonly<Record<string, Load>> = {
   items: async () => (await import('./views/items.tsx')).ItemsPage,
   scripts: async () => (await import('./views/scripts.tsx')).ScriptsPage,
   memory: async () => (await import('./views/memory.tsx')).MemoryPage,
+  schedules: async () => (await import('./views/schedules.tsx')).SchedulesPage,
   fleet: async () => (await import('./views/fleet.tsx')).FleetPage,
   health: async () => (await import('./views/health.tsx')).HealthPage,
 };
@@ -103,6 +104,7 @@ const pageKeys = (find: () => void, help: () => void) => {
     'g i': to('/items', 'go to items'),
     'g s': to('/scripts', 'go to scripts'),
     'g m': to('/memory', 'go to memory'),
+    'g d': to('/schedules', 'go to schedules'),
     'g h': to('/health', 'go to health'),
     ...(me.value?.fleet ? { 'g f': to('/fleet', 'go to the fleet') } : {}),
     t: { says: 'switch the theme: light, dark or system', run: nextTheme },

@@ -17,6 +17,7 @@ import { addEventsRoutes } from './routes/events.ts';
 import { addHealthRoutes } from './routes/health.ts';
 import { addItemsRoutes } from './routes/items.ts';
 import { addMemoryRoutes } from './routes/memory.ts';
+import { addSchedulesRoutes } from './routes/schedules.ts';
 import { addScriptsRoutes } from './routes/scripts.ts';
 import { addSteerRoutes } from './routes/steer.ts';
 import { addThreadsRoutes } from './routes/threads.ts';
@@ -32,6 +33,7 @@ const ROUTES: readonly AddRoutes[] = [
   addCostRoutes,
   addItemsRoutes,
   addScriptsRoutes,
+  addSchedulesRoutes,
   addHealthRoutes,
   addMemoryRoutes,
 ];

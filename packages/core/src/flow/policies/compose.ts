@@ -120,25 +120,31 @@ const ruleStates = (levels: readonly Policy[], withBuiltIn = true): Map<string, 
     }),
   );
 
-/** Defaults of surfaces. A surface that is not listed allows everything. */
-const SURFACES: Readonly<Record<string, Required<Pick<SurfacePolicy, 'effects' | 'directives'>>>> =
-  {
-    mcp: { effects: ['read'], directives: 'signed' },
-    web: { effects: ['read'], directives: 'signed' },
-  };
+type SurfaceDefaults = Required<Pick<SurfacePolicy, 'effects' | 'directives'>>;
+const OPEN: SurfaceDefaults = { effects: [...TOOL_EFFECTS], directives: 'all' };
+const READING: SurfaceDefaults = { effects: ['read'], directives: 'signed' };
+/** Defaults of all surfaces. INVARIANT: a surface outside of this list never allows anything. */
+const SURFACES: ReadonlyMap<string, SurfaceDefaults> = new Map([
+  ...['cli', 'library', 'script', 'harness', 'thread', 'mcp_servers'].map(
+    (name) => [name, OPEN] as const,
+  ),
+  ...['mcp', 'web', 'schedule'].map((name) => [name, READING] as const),
+]);
+const CLOSED: SurfaceDefaults = { effects: [], directives: 'none' };
+const defaultsOn = (surface: string): SurfaceDefaults => SURFACES.get(surface) ?? CLOSED;
 
 const surfaceOf = ({ surfaces }: Policy, surface: string): SurfacePolicy | undefined =>
   surfaces && Object.hasOwn(surfaces, surface) ? surfaces[surface] : undefined;
 
 function effectsOn(levels: readonly Policy[], surface: string): readonly ToolEffect[] {
   const { base, narrowing } = statements(levels, (policy) => surfaceOf(policy, surface)?.effects);
-  const fallback = SURFACES[surface]?.effects ?? TOOL_EFFECTS;
+  const fallback = defaultsOn(surface).effects;
   const lists = [...(base.length > 0 ? base : [fallback]), ...narrowing];
   return TOOL_EFFECTS.filter((effect) => lists.every((list) => list.includes(effect)));
 }
 
 function directivesOn(levels: readonly Policy[], surface: string): DirectiveAccess {
-  const fallback = SURFACES[surface]?.directives ?? 'all';
+  const fallback = defaultsOn(surface).directives;
   const read: Reader<DirectiveAccess> = (policy) => surfaceOf(policy, surface)?.directives;
   return strictest(levels, ['none', 'signed', 'all'], fallback, read);
 }
@@ -146,6 +152,9 @@ function directivesOn(levels: readonly Policy[], surface: string): DirectiveAcce
 function ceilingsOn(levels: readonly Policy[], surface: string | undefined): Ceiling[] {
   const general = levels.flatMap((policy) => policy.capabilities ?? []);
   if (surface === undefined) return general;
+  if (!SURFACES.has(surface)) {
+    return [...general, { closed: `surface \`${surface}\` is not in the list of surfaces` }];
+  }
   const read: Reader<Ceiling> = (policy) => surfaceOf(policy, surface)?.capabilities;
   const ours = levels.filter(({ level }) => level !== 'bundle').flatMap((one) => read(one) ?? []);
   const isReplaced = levels.some((one) => hasAuthority(one) && read(one)?.allow !== undefined);

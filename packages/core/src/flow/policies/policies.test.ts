@@ -315,6 +315,18 @@ test('ceilings and limits of all levels hold at once', () => {
   expect(policy.limits).toEqual({ spend: '9.999999999', turns: 5 });
 });
 
+test('a surface outside of the list may do nothing, whatever its name', () => {
+  const policy = composePolicies([user({})]);
+  for (const surface of ['acp', 'gateway', 'CLI', '', 'constructor', '__proto__']) {
+    expect(policy.effects(surface)).toEqual([]);
+    expect(policy.directives(surface)).toBe('none');
+    expect(policy.ceilings(surface).at(-1)?.closed).toContain('not in the list of surfaces');
+  }
+  const all = ['cli', 'library', 'script', 'harness', 'thread', 'mcp', 'web', 'schedule'];
+  expect(all.filter((surface) => policy.directives(surface) === 'none')).toEqual([]);
+  expect([policy.directives('schedule'), policy.effects('schedule')]).toEqual(['signed', ['read']]);
+});
+
 test('a script adds its policy on top and can only narrow', () => {
   const base = composePolicies([user({})]);
   const narrowed = base.narrowedBy({

@@ -57,11 +57,14 @@ export const strictestMode = (modes: readonly unknown[]): CompactMode =>
 
 /** Surfaces, each with its own rights. `mcp_servers` are servers that a connector starts. */
 export const SURFACE_NAMES = [
-  ...(['cli', 'library', 'script', 'mcp', 'web', 'mcp_servers', 'harness'] as const),
+  ...(['cli', 'library', 'script', 'mcp', 'web', 'schedule', 'mcp_servers', 'harness'] as const),
 ];
 
 /** Events that a person is notified of. */
-export const NOTICE_KINDS = ['approval', 'stuck', 'failed', 'limit'] as const;
+export const NOTICE_KINDS = [
+  ...(['approval', 'stuck', 'failed', 'limit'] as const),
+  ...(['schedule_missed', 'schedule_refused', 'schedule_paused'] as const),
+];
 
 /** Each level has one file. `compose.ts` combines the levels. */
 export type PolicyLevel = 'operator' | 'user' | 'project' | 'bundle';

@@ -18,6 +18,7 @@ function make(settings: JsonObject | undefined, more: Partial<NotifyPorts> = {})
     settings: () => settings,
     now: () => 0,
     thread: () => row,
+    scheduleOf: async (id) => ok(id === 't_s' ? 'nightly' : ''),
     post: async (url, notice) => {
       sent.push([url, notice]);
       return ok(null);
@@ -99,6 +100,24 @@ test.each(QUIET)('%s is not told', async (_, event, about = row) => {
   notifier.event('a', event);
   await notifier.settled();
   expect(sent).toEqual([]);
+});
+
+test('a notice names the schedule that started the thread, and a tick that started none', async () => {
+  const { notifier, sent } = make({ webhook: 'https://x.org' });
+  notifier.event('t_s', ended('failed'));
+  notifier.schedule({
+    event: 'schedule_missed',
+    schedule: 'nightly',
+    directive: 'look',
+    status: '3',
+    code: '',
+  });
+  await notifier.settled();
+  // The name of a schedule is looked up, so a notice without a thread can be first.
+  expect(sent.toReversed()).toMatchObject([
+    ['https://x.org', { event: 'failed', thread_id: 't_s', schedule: 'nightly' }],
+    ['https://x.org', { event: 'schedule_missed', schedule: 'nightly', status: '3' }],
+  ]);
 });
 
 test('`on` chooses, a text is a line of shell, both ways are used', async () => {

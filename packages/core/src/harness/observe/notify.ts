@@ -58,7 +58,10 @@ export const runNotice =
 type NoticeKind = (typeof NOTICE_KINDS)[number];
 type Notice = {
   event: NoticeKind;
-  thread_id: string;
+  /** Absent: the notice is about a tick of a schedule that started no thread. */
+  thread_id?: string;
+  /** Name of the schedule that started the tree of the thread. Absent: no schedule did. */
+  schedule?: string;
   directive: string;
   /** Title of the run. Absent: it has no message and no text input. */
   title?: string;
@@ -69,6 +72,10 @@ type Notice = {
   approval_id?: string;
 };
 
+export type ScheduleNotice = Required<
+  Pick<Notice, 'event' | 'schedule' | 'directive' | 'status' | 'code'>
+>;
+
 interface NotifyPorts {
   /** `notify` of the policy in force. */
   settings(): JsonObject | undefined;
@@ -76,6 +83,8 @@ interface NotifyPorts {
   thread(
     id: string,
   ): { directive: string; parent?: string; kind: string; title?: string } | undefined;
+  /** Returns the name of the schedule that started the tree of a thread. Empty: none. */
+  scheduleOf(thread: string): Promise<Outcome<string>>;
   post(url: string, notice: Notice): Promise<Outcome<unknown>>;
   run(command: readonly string[], notice: Notice): Promise<Outcome<unknown>>;
   trouble(message: string): void;
@@ -123,10 +132,27 @@ export function createNotifier(ports: NotifyPorts) {
     const pending = awaitDelivery(work).finally(() => underWay.delete(pending));
     underWay.add(pending);
   }
+  function send(notice: Omit<Notice, 'at'>): void {
+    const settings = ports.settings();
+    if (!isObject(settings)) return;
+    if (Array.isArray(settings.on) && !settings.on.includes(notice.event)) return;
+    const { webhook } = settings;
+    const command = commandOf(settings.command);
+    const dated = { ...notice, at: new Date(ports.now()).toISOString() };
+    const named = async (): Promise<Notice> => {
+      const { thread_id } = notice;
+      const found = thread_id === undefined ? ok('') : await ports.scheduleOf(thread_id);
+      const schedule = found.ok ? found.output : '';
+      return { ...dated, ...(schedule !== '' && { schedule }) };
+    };
+    if (typeof webhook === 'string' && webhook !== '') {
+      keep(named().then((whole) => ports.post(webhook, whole)));
+    }
+    if (command) keep(named().then((whole) => ports.run(command, whole)));
+  }
   return {
+    schedule: (notice: ScheduleNotice): void => send(notice),
     event(thread: string, event: JournalEvent): void {
-      const settings = ports.settings();
-      if (!isObject(settings)) return;
       // An approval request of a hook belongs to the thread that it serves.
       let [id, about] = [thread, ports.thread(thread)];
       while (about?.kind === 'hook' && event.type === 'approval') {
@@ -134,15 +160,9 @@ export function createNotifier(ports: NotifyPorts) {
       }
       if (!about || about.kind === 'hook') return;
       const news = noticeFor(event, about.parent === undefined);
-      if (!news || (Array.isArray(settings.on) && !settings.on.includes(news.event))) return;
-      const at = new Date(ports.now()).toISOString();
+      if (!news) return;
       const { directive, title } = about;
-      const named = title === undefined ? { directive } : { directive, title };
-      const notice: Notice = { ...news, thread_id: id, ...named, at };
-      const { webhook } = settings;
-      if (typeof webhook === 'string' && webhook !== '') keep(ports.post(webhook, notice));
-      const command = commandOf(settings.command);
-      if (command) keep(ports.run(command, notice));
+      send({ ...news, thread_id: id, directive, ...(title !== undefined && { title }) });
     },
     /** Resolves when every notice was delivered or has failed. */
     async settled(): Promise<void> {

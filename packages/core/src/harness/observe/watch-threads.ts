@@ -154,6 +154,7 @@ export function watchThreads(ports: WatchPorts) {
     settings: () => policy().notify,
     now,
     thread,
+    scheduleOf: (id) => store.scheduleOf(id),
     post: postNotice(kernel, ports.frame),
     run: runNotice(ports.project, env),
     trouble,
@@ -202,6 +203,7 @@ export function watchThreads(ports: WatchPorts) {
         },
       };
     },
+    notify: notifier.schedule,
     done: (id: string): void => port.done?.(id),
     /** Loads telemetry if an SDK is registered. It is awaited before every run. */
     async ready(): Promise<void> {

@@ -1,12 +1,18 @@
 // Inserts the row of a new thread: a root by itself, a child in a commit of its parent, which records it.
 import { fail, type Outcome, ok } from '../../base/index.ts';
 import type { HookStart, JournalEvent } from '../../journal/index.ts';
-import type { LeasedThread, NewThread } from '../../store/index.ts';
+import {
+  type LeasedThread,
+  type NewThread,
+  noThread,
+  type ScheduleChange,
+} from '../../store/index.ts';
 import type { Refusable } from '../thread/journal-writer.ts';
 import type { HarnessPorts, HookAbout, Thread } from '../thread/thread.ts';
 
 interface Insertion {
   parent?: Pick<Thread, 'journal' | 'hooks'>;
+  fire?: (thread: NewThread) => ScheduleChange;
   /** The checkpoint at which a hook is asked. Absent: the child is not a hook. */
   about?: HookAbout;
   /** Other changes in the commit of the parent. It is called when the commit is made. */
@@ -37,9 +43,14 @@ export async function recordHook(
 
 export async function insertThread(
   { store }: Pick<HarnessPorts, 'store'>,
-  { parent, spawn, about }: Insertion,
+  { parent, spawn, about, fire }: Insertion,
   thread: NewThread,
 ): Promise<Outcome<LeasedThread>> {
+  if (!parent && fire) {
+    const fired = await store.fire(fire(thread));
+    const { leased } = fired.ok ? fired.output : {};
+    return fired.ok && leased ? ok(leased) : fired.ok ? noThread(thread.id) : fired;
+  }
   if (!parent) return await store.createThread(thread);
   const { id: thread_id, directive, runner, detached = false } = thread;
   const start = about && (await hookStart(about, thread_id, directive));

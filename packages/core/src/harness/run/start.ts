@@ -19,7 +19,7 @@ import {
 } from '../../flow/index.ts';
 import type { DirectiveItem } from '../../items/index.ts';
 import type { HookStart, JournalEvent, WhatRan } from '../../journal/index.ts';
-import type { AuditEntry, LeasedThread } from '../../store/index.ts';
+import type { AuditEntry, LeasedThread, NewThread, ScheduleChange } from '../../store/index.ts';
 import { capsOn } from '../../trust/index.ts';
 import { RESTS, resultOf } from '../children/children.ts';
 import { MAX_HOOK_NESTING, MAX_RETRIES } from '../hooks/action.ts';
@@ -71,6 +71,8 @@ export interface ThreadOrigin {
   by?: StartedBy | undefined;
   /** The root thread is queued. The worker that takes it starts it. */
   isQueued?: true;
+  /** Returns the fire of a schedule that creates this root. Absent: no schedule starts it. */
+  fire?: (thread: NewThread) => ScheduleChange;
   /** Returns further changes for the commit of the parent. Called when the commit is made. */
   spawn?: () => Pick<Refusable, 'charge' | 'reserve' | 'cost'>;
 }
@@ -417,22 +419,30 @@ export async function prepareElsewhere(
   ports: HarnessPorts,
   request: RunRequest,
   left?: Parameters<typeof prepareThread>[2],
+  isElsewhere = ports.store.fleet !== undefined,
 ): ReturnType<typeof prepareThread> {
   const here = await prepareThread(ports, request, left);
-  const key = here.ok || !ports.store.fleet ? undefined : here.error.detail.variable;
+  const key = here.ok || !isElsewhere ? undefined : here.error.detail.variable;
   if (typeof key !== 'string') return here;
   const env = { ...ports.env, [key]: 'elsewhere' };
   return await prepareThread({ ...ports, env }, request, left);
+}
+
+export interface FireOptions extends Pick<ThreadOrigin, 'fire'> {
+  /** Largest spend in nano-units, besides all other limits. Absent: no further limit. */
+  readonly spend?: bigint;
 }
 
 /** Queues a directive for a worker, after all checks that are possible in this process. */
 export async function enqueueDirective(
   ports: HarnessPorts,
   request: RunRequest,
+  { spend: value, fire }: FireOptions = {},
 ): Promise<Outcome<{ thread: string; created: number }>> {
-  const prepared = await prepareElsewhere(ports, request);
+  const left = value === undefined ? undefined : { spend: { value, declared: true } };
+  const prepared = await prepareElsewhere(ports, request, left);
   if (!prepared.ok) return prepared;
-  const place = { by: request.by, isQueued: true } as const;
+  const place = { by: request.by, isQueued: true, ...(fire && { fire }) } as const;
   const never = new AbortController().signal;
   const queued = await startPrepared(ports, prepared.output, place, never, request.message ?? '');
   return queued.ok ? ok({ thread: queued.output.id, created: queued.output.created }) : queued;

@@ -199,6 +199,16 @@ function sealThreads({ store, known }: SealPorts, vaults: Vaults) {
     vaults.letGo(thread.id);
     return created;
   };
+  const fire: Store['fire'] = async (change) => {
+    const { thread } = change;
+    if (!thread) return await store.fire(change);
+    const sealed = seal(thread);
+    if (!sealed.ok) return sealed;
+    const fired = await store.fire({ ...change, thread: sealed.output });
+    if (!fired.ok) vaults.letGo(thread.id);
+    const { leased } = fired.ok ? fired.output : {};
+    return leased ? ok({ leased: asCreated(leased, thread, sealed.output) }) : fired;
+  };
   async function commitSealed(
     thread: string,
     { children: threads = [], ask, ...commit }: Commit,
@@ -252,7 +262,7 @@ function sealThreads({ store, known }: SealPorts, vaults: Vaults) {
     if (events?.ok && events.output === whole.events) return store.commit(thread, whole);
     return commitSealed(thread, whole, events);
   };
-  return { createThread, commit };
+  return { createThread, fire, commit };
 }
 
 /** Returns the functions of the store that read inputs and artifacts, with restored secrets. Both are JSON. */

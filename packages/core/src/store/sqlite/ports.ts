@@ -77,32 +77,41 @@ export interface Parts extends Registry {
   look<T>(work: () => Outcome<T>): Answer<T>;
 }
 
-export function threadsPort(parts: Parts): ThreadTable {
-  const { connection, clock, group } = parts;
-
-  function createThread(thread: NewThread): Answer<LeasedThread> {
-    const text = encodeThread(thread);
-    if (!text.ok) return Promise.resolve(text);
-    const birth = Buffer.from(parts.random(8)).toString('hex');
-    const { id } = thread;
-    const wasWritten = (): boolean => {
+/** Encodes a new root. `insert` inserts it in a transaction, after its refusals. */
+export function prepareThread(parts: Parts, thread: NewThread) {
+  const { connection, clock } = parts;
+  const text = encodeThread(thread);
+  if (!text.ok) return text;
+  const birth = Buffer.from(parts.random(8)).toString('hex');
+  const { id } = thread;
+  return ok({
+    bytes: sizeOf(text.output.events),
+    wasWritten(): boolean {
       const sql = 'SELECT 1 FROM thread_data WHERE thread = ? AND birth = ?';
       return connection.get(sql, id, birth) !== undefined;
-    };
-    return parts.write(
-      () => {
-        const now = clock.now();
-        const takenId = isThread(connection, id) ? id : undefined;
-        const decision = decideBudgets([], { children: [thread] }, takenId);
-        if (decision.kind === 'refuse') return parts.accounts.explain(decision, now);
-        for (const account of decision.children) {
-          insertThread(parts, text.output, { birth, budget: writeAccount(account) }, now);
-          parts.accounts.add(account);
-        }
-        return holdThread(parts, id, now);
-      },
-      { thread: id, bytes: sizeOf(text.output.events), wasWritten },
-    );
+    },
+    insert(): Outcome<LeasedThread> {
+      const now = clock.now();
+      const takenId = isThread(connection, id) ? id : undefined;
+      const decision = decideBudgets([], { children: [thread] }, takenId);
+      if (decision.kind === 'refuse') return parts.accounts.explain(decision, now);
+      for (const account of decision.children) {
+        insertThread(parts, text.output, { birth, budget: writeAccount(account) }, now);
+        parts.accounts.add(account);
+      }
+      return holdThread(parts, id, now);
+    },
+  });
+}
+
+export function threadsPort(parts: Parts): ThreadTable {
+  const { connection, group } = parts;
+
+  function createThread(thread: NewThread): Answer<LeasedThread> {
+    const prepared = prepareThread(parts, thread);
+    if (!prepared.ok) return Promise.resolve(prepared);
+    const { insert, bytes, wasWritten } = prepared.output;
+    return parts.write(insert, { thread: thread.id, bytes, wasWritten });
   }
 
   return {

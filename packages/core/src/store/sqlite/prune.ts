@@ -4,9 +4,11 @@
 import { type Outcome, ok } from '../../base/index.ts';
 import { MEMORY_SQL } from '../memory.ts';
 import type { Answer, PruneOptions } from '../port.ts';
+import { scheduleRules } from '../schedules.ts';
 import type { Connection } from './file/connection.ts';
 import type { Group } from './file/group.ts';
 import { ENDED, EVENTS_A_THREAD } from './file/schema.ts';
+import { runSteps } from './run-steps.ts';
 import type { Registry } from './threads.ts';
 
 const TREES_A_STEP = 50;
@@ -86,6 +88,10 @@ export async function prune(
     if (!forgotten.ok) return forgotten;
   }
   const removed: string[] = [];
+  const fires = await group.write(() =>
+    ok(runSteps(connection, scheduleRules.prune(before, project, clock.now()))),
+  );
+  if (!fires.ok) return fires;
   for (let at = 0; at < roots.length; at += TREES_A_STEP) {
     const step = roots.slice(at, at + TREES_A_STEP);
     const result = await group.write((): Outcome<string[]> => {

@@ -21,6 +21,7 @@ import {
   signalsPort,
   threadsPort,
 } from './ports.ts';
+import { schedulesPort } from './schedules.ts';
 
 type Needed = Pick<FileOptions, 'file' | 'clock'>;
 
@@ -106,6 +107,7 @@ export async function openSqliteStore(
     ...approvalsPort(parts),
     ...recordsPort(parts),
     ...memoriesPort(parts),
+    ...schedulesPort(parts),
     async close() {
       isClosing = true;
       parts.write = refuse;

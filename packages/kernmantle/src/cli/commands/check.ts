@@ -163,22 +163,28 @@ const OUTSIDE = /^(?:net|mcp)\./;
 /** Risks in descending order of severity. */
 const RISKS = ['destructive', 'privileged', 'exfil'] as const;
 
-/** Warnings for directives whose model reads untrusted text and that may call a risky tool. */
-function steeredDirectives({ library, policies }: Runtime, items: readonly Item[]): Diagnostic[] {
+/** Returns the granted tools, and those whose untrusted results the model of the directive is shown. */
+export function shownTools({ library, policies }: Runtime, item: Item) {
   const { policy } = policies();
+  const form = item.kind === 'directive' ? item.directive : undefined;
+  const isShown = [form?.permissions?.untrusted, policy.untrusted].every(
+    (mode) => mode !== 'reference',
+  );
+  const tools = form && isShown ? grantedTools(form, library) : [];
+  const outside = tools.filter((tool) => {
+    const chain = library.chainOf(tool);
+    const links = chain.ok ? chain.output.links.flatMap((link) => link.tool ?? []) : [];
+    const needs = requiredBy(links).map(normalizeCapability);
+    const isTrusted = policy.trusts(tool.id) && tool.signature.state !== 'unsigned';
+    return needs.some((name) => OUTSIDE.test(name)) && !isTrusted;
+  });
+  return { tools, outside };
+}
+
+/** Warnings for directives whose model reads untrusted text and that may call a risky tool. */
+function steeredDirectives(runtime: Runtime, items: readonly Item[]): Diagnostic[] {
   return items.flatMap((item) => {
-    const form = item.kind === 'directive' ? item.directive : undefined;
-    const isShown = [form?.permissions?.untrusted, policy.untrusted].every(
-      (mode) => mode !== 'reference',
-    );
-    const tools = form && isShown ? grantedTools(form, library) : [];
-    const outside = tools.filter((tool) => {
-      const chain = library.chainOf(tool);
-      const links = chain.ok ? chain.output.links.flatMap((link) => link.tool ?? []) : [];
-      const needs = requiredBy(links).map(normalizeCapability);
-      const isTrusted = policy.trusts(tool.id) && tool.signature.state !== 'unsigned';
-      return needs.some((name) => OUTSIDE.test(name)) && !isTrusted;
-    });
+    const { tools, outside } = shownTools(runtime, item);
     const others = tools.filter((tool) => tool !== outside[0]);
     const [harm] = RISKS.flatMap((risk) => {
       const tool = others.find(({ tool }) => tool?.risk.includes(risk));

@@ -18,6 +18,7 @@ const LINKS = [
   ['items', 'Items'],
   ['scripts', 'Scripts'],
   ['memory', 'Memory'],
+  ['schedules', 'Schedules'],
   ['fleet', 'Fleet'],
   ['health', 'Health'],
 ] as const;

@@ -101,4 +101,17 @@ CREATE INDEX threads_by_root ON threads(root);
 CREATE INDEX threads_queued
   ON threads(tenant, project, priority DESC, queued, id) WHERE queued IS NOT NULL;
 CREATE INDEX threads_called ON threads(id) WHERE wakes > acknowledged;
+CREATE TABLE schedules (
+  id TEXT PRIMARY KEY, tenant TEXT NOT NULL, project TEXT NOT NULL, name TEXT NOT NULL, body TEXT NOT NULL,
+  signature TEXT NOT NULL, next INTEGER NOT NULL, waiting INTEGER, last INTEGER, outcome TEXT, paused TEXT,
+  refused INTEGER NOT NULL DEFAULT 0, open TEXT NOT NULL DEFAULT '[]', stamp TEXT NOT NULL,
+  UNIQUE (project, tenant, name)
+) STRICT;
+CREATE INDEX schedules_due ON schedules(project, coalesce(waiting, next)) WHERE paused IS NULL;
+CREATE TABLE schedule_fires (
+  schedule TEXT NOT NULL, tick INTEGER NOT NULL, at INTEGER NOT NULL, outcome TEXT NOT NULL, reason TEXT NOT NULL,
+  thread TEXT, PRIMARY KEY (schedule, tick)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX schedule_fires_by_time ON schedule_fires(schedule, at);
+CREATE INDEX schedule_fires_by_thread ON schedule_fires(thread) WHERE thread IS NOT NULL;
 INSERT INTO about (name, value) VALUES ('journal', '${JOURNAL_VERSION}');`;

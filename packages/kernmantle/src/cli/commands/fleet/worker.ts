@@ -11,7 +11,7 @@ import {
   type Outcome,
   ok,
 } from '@kernmantle/core/base';
-import type { Runtime, RuntimeOptions } from '@kernmantle/core/runtime';
+import { openSchedules, type Runtime, type RuntimeOptions } from '@kernmantle/core/runtime';
 import { nameOwner, type Store } from '@kernmantle/core/store';
 import {
   defaultSlots,
@@ -66,11 +66,19 @@ function readCount(
 /** Returns a store that all runtimes share. Only the worker closes it, after all runtimes. */
 const borrowed = (store: Store): Store => ({ ...store, close: () => Promise.resolve() });
 
+/** Returns the name of the project in its store, and the digest of its items. A file needs no digest. */
+const servedBy = (runtime: Runtime): ReturnType<Runtime['served']> =>
+  runtime.registry.place === undefined
+    ? ok({ project: runtime.project, items: '', isSticky: false })
+    : runtime.served();
+
 async function serveProject(runtime: Runtime, isSticky: boolean): Promise<Outcome<Served>> {
-  const servedProject = runtime.served();
+  const servedProject = servedBy(runtime);
   if (!servedProject.ok) return servedProject;
   const threads = await runtime.threads();
   if (!threads.ok) return threads;
+  const schedules = await openSchedules(runtime);
+  if (!schedules.ok) return schedules;
   return ok({
     runtime,
     items: servedProject.output.items,
@@ -78,10 +86,11 @@ async function serveProject(runtime: Runtime, isSticky: boolean): Promise<Outcom
       id: servedProject.output.project,
       isSticky: isSticky || servedProject.output.isSticky,
       async items() {
-        const now = runtime.served();
+        const now = servedBy(runtime);
         return now.ok ? ok(now.output.items) : now;
       },
       threads: threads.output,
+      fireDue: schedules.output.fireDue,
       close: () => runtime.close(),
     },
   });
@@ -92,12 +101,13 @@ async function openFirst(
   { options, terminal: { cwd, env } }: CommandCall,
   address: string | undefined,
   project: string | undefined,
+  mayBeFile: boolean,
 ): Promise<Outcome<{ runtime: Runtime; store: Store }>> {
   const store = address ?? asText(options.store);
   const opened = await openRuntime({ cwd, env, ...compact({ project, store }) });
   if (!opened.ok) return opened;
   const runtime = opened.output;
-  if (runtime.registry.place === undefined) {
+  if (runtime.registry.place === undefined && !mayBeFile) {
     await runtime.close();
     const hint = 'start a temporary server with `km worker --try`';
     const message = 'a worker needs a server store; use `--store postgres://user@host/database`';
@@ -113,10 +123,11 @@ async function openFirst(
 async function openProjects(
   call: CommandCall,
   address: string | undefined,
+  mayBeFile: boolean,
 ): Promise<Outcome<Serving>> {
   const { options, terminal } = call;
-  const [first, ...others] = asList(options.project);
-  const main = await openFirst(call, address, first);
+  const [first, ...others] = asList([options.project].flat());
+  const main = await openFirst(call, address, first, mayBeFile);
   if (!main.ok) return main;
   const { store } = main.output;
   const [runtimes, served]: [Runtime[], Served[]] = [[main.output.runtime], []];
@@ -153,6 +164,7 @@ const COLOURS: Readonly<Record<WorkerNews['kind'], Colour>> = {
   store_gone: 'red',
   store_back: 'green',
   draining: 'blue',
+  schedule: 'blue',
 };
 
 function wordsOf(news: WorkerNews): string {
@@ -168,6 +180,8 @@ function wordsOf(news: WorkerNews): string {
       return `${news.thread} for ${durationText(news.again_ms / 1000)}: ${news.reason} [${news.code}]`;
     case 'let_go':
       return `${news.thread}: ${news.reason} [${news.code}]`;
+    case 'schedule':
+      return `${news.schedule} ${news.outcome} ${news.thread || news.reason}`;
     case 'store_gone':
       return `${news.reason} [${news.code}]; retries until it is back`;
     case 'store_back':
@@ -193,7 +207,7 @@ function tellStart(
   { id, slots, tenants }: { id: string; slots: number; tenants: readonly string[] },
 ): void {
   const [first] = served;
-  const place = first?.runtime.registry.place ?? '';
+  const place = first?.runtime.registry.place ?? 'the file of the project';
   const projects = served.map(({ project, items, runtime }) => ({
     project: project.id,
     items,
@@ -262,11 +276,19 @@ async function work(
     graceMs,
     server,
     signal,
-  }: { slots: number; graceMs: number; server: TryServer | undefined; signal: AbortSignal },
+    mayBeFile = false,
+  }: {
+    slots: number;
+    graceMs: number;
+    server: TryServer | undefined;
+    signal: AbortSignal;
+    mayBeFile?: boolean;
+  },
 ): Promise<Ending> {
   const { options, terminal } = call;
   const onNews = tellNews(terminal);
-  const opened = await openWhenBack(() => openProjects(call, server?.address), { signal, onNews });
+  const open = () => openProjects(call, server?.address, mayBeFile);
+  const opened = await openWhenBack(open, { signal, onNews });
   if (!opened) {
     const code = tellEnd(terminal, { taken: 0, left: [] });
     // An open connection without a peer would keep the process alive.
@@ -277,6 +299,8 @@ async function work(
   const { store, served } = opened.output;
   const tenants = asList(options.tenant);
   const id = nameOwner();
+  const announced = await store.serve(id);
+  if (!announced.ok) return announced;
   tellStart(terminal, opened.output, { id, slots, tenants });
   if (server && !terminal.json) {
     terminal.note('use it in other terminals:');
@@ -326,4 +350,15 @@ export const runWorker: CommandRun = async (call) => {
       await server.output?.stop();
     }
   });
+};
+
+/** Implements `km schedule serve`: fires schedules, and runs queued threads also from a file. */
+export const serveSchedules: CommandRun = async (call) => {
+  process.title = 'km schedule serve';
+  const slots = readCount(call.options, 'slots', defaultSlots(), [1, MAX_SLOTS]);
+  if (!slots.ok) return slots;
+  const graceMs = GRACE_SECONDS * 1000;
+  return await untilSignal((signal) =>
+    work(call, { slots: slots.output, graceMs, server: undefined, signal, mayBeFile: true }),
+  );
 };

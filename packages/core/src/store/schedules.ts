@@ -1,0 +1,182 @@
+// Rows of schedules and of their fires, with the rules for their changes. The rules are generators of statements:
+// each store runs them in its own transaction, so SQLite and PostgreSQL cannot differ. INVARIANT: a tick of a
+// schedule always has at most one row, and a row with a thread never changes.
+import { fail, type Outcome, ok } from '../base/index.ts';
+import { toBudgetState } from './account.ts';
+import type {
+  FireRow,
+  NewSchedule,
+  ScheduleChange,
+  ScheduleFilter,
+  SchedulePage,
+  ScheduleRow,
+} from './port.ts';
+import { isEnded, THREAD_STATUSES } from './thread-id.ts';
+
+const OUTCOMES = ['started', 'manual', 'missed', 'overlap', 'waiting', 'budget'] as const;
+
+type SqlCell = string | number | null;
+type SqlRow = Readonly<Record<string, SqlCell>>;
+/** Yields statements with the values of `$1`, `$2` and so on, and receives their rows. */
+export type ScheduleSteps<T> = Generator<readonly [string, ...SqlCell[]], T, readonly SqlRow[]>;
+
+const STATE = ['next', 'waiting', 'last', 'outcome', 'paused', 'refused', 'open'] as const;
+const GIVEN = ['id', 'tenant', 'project', 'name', 'body', 'signature', 'next'] as const;
+const COLUMNS = [...new Set([...GIVEN, ...STATE])].join(', ');
+const numberOrNull = (cell: SqlCell = null): number | null => (cell === null ? null : Number(cell));
+const textOrNull = (cell: SqlCell = null): string | null => (cell === null ? null : String(cell));
+
+const toRow = (row: SqlRow): ScheduleRow => ({
+  id: String(row.id),
+  tenant: String(row.tenant),
+  project: String(row.project),
+  name: String(row.name),
+  body: String(row.body),
+  signature: String(row.signature),
+  stamp: String(row.stamp),
+  next: Number(row.next),
+  waiting: numberOrNull(row.waiting),
+  last: numberOrNull(row.last),
+  outcome: textOrNull(row.outcome),
+  paused: textOrNull(row.paused),
+  refused: Number(row.refused),
+  open: String(row.open),
+});
+
+const scheduleChanged = ({ name }: Pick<ScheduleRow, 'name'>) =>
+  fail('conflict', `schedule \`${name}\` was changed by another process; try again`, { name });
+
+function* addSchedule(schedule: NewSchedule, stamp: string): ScheduleSteps<Outcome<null>> {
+  const rows = yield [
+    `INSERT INTO schedules (${GIVEN.join(', ')}, stamp) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+      ON CONFLICT (project, tenant, name) DO NOTHING RETURNING id`,
+    ...GIVEN.map((name) => schedule[name]),
+    stamp,
+  ];
+  if (rows.length > 0) return ok(null);
+  return fail('conflict', `schedule \`${schedule.name}\` exists; remove it first`);
+}
+
+function* findSchedules(filter: ScheduleFilter, now: number): ScheduleSteps<SchedulePage> {
+  const { project, tenant = null, name = null, due } = filter;
+  const mine = 'FROM schedules WHERE project = $1 AND (CAST($2 AS text) IS NULL OR tenant = $2)';
+  const work = `${mine} AND paused IS NULL AND coalesce(waiting, next)`;
+  const named = `${mine} AND (CAST($3 AS text) IS NULL OR name = $3) ORDER BY name`;
+  const which = due ? `${work} <= $3 ORDER BY next` : named;
+  const rows = yield [`SELECT ${COLUMNS}, stamp ${which}`, project, tenant, due ? now : name];
+  const next = `SELECT min(coalesce(waiting, next)) AS soonest ${work} > $3`;
+  const [soon] = due ? yield [next, project, tenant, now] : [];
+  const soonest = numberOrNull(soon?.soonest);
+  return { rows: rows.map(toRow), now, ...(soonest !== null && { soonest }) };
+}
+
+/** Checks a change without a write. */
+function* checkChange({ row, fires = [] }: ScheduleChange): ScheduleSteps<Outcome<null>> {
+  const [found] = yield ['SELECT stamp FROM schedules WHERE id = $1', row.id];
+  if (!found) return fail('not_found', `schedule \`${row.name}\` not found`);
+  if (found.stamp !== row.stamp) return scheduleChanged(row);
+  const ticks = new Set(fires.map(({ tick }) => tick));
+  if (ticks.size === 0) return ok(null);
+  const before = yield [
+    `SELECT tick FROM schedule_fires WHERE schedule = $1 AND tick BETWEEN $2 AND $3
+      AND outcome <> 'waiting'`,
+    row.id,
+    Math.min(...ticks),
+    Math.max(...ticks),
+  ];
+  return before.some(({ tick }) => ticks.has(Number(tick))) ? scheduleChanged(row) : ok(null);
+}
+
+const CHANGE = `UPDATE schedules SET ${STATE.map((name, at) => `${name} = $${at + 4}`).join(', ')},
+  stamp = $3 WHERE id = $1 AND stamp = $2 RETURNING id`;
+const REMOVE = 'DELETE FROM schedules WHERE id = $1 AND stamp = $2 RETURNING id';
+const RECORD = `INSERT INTO schedule_fires (schedule, tick, at, outcome, reason, thread)
+  VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (schedule, tick) DO UPDATE SET at = excluded.at,
+  outcome = excluded.outcome, reason = excluded.reason, thread = excluded.thread`;
+
+/** Writes a change that was checked in the same transaction. On a server another change can be first. */
+function* writeChange(
+  { row, set, fires = [], remove }: ScheduleChange,
+  stamp: string,
+  now: number,
+): ScheduleSteps<Outcome<null>> {
+  const state = { ...row, ...set };
+  const values = [row.id, row.stamp, ...(remove ? [] : [stamp])];
+  const [written] = yield remove
+    ? [REMOVE, ...values]
+    : [CHANGE, ...values, ...STATE.map((name) => state[name])];
+  if (!written) return scheduleChanged(row);
+  for (const { tick, outcome, reason, thread = null } of fires) {
+    yield [RECORD, row.id, tick, now, outcome, reason, thread];
+  }
+  return ok(null);
+}
+
+/** True if this change was written and no later one. */
+function* wasChanged(id: string, stamp: string): ScheduleSteps<boolean> {
+  return (yield ['SELECT 1 FROM schedules WHERE id = $1 AND stamp = $2', id, stamp]).length > 0;
+}
+
+/** `account`: SQL of the account as text, and the joins that it needs. */
+function* findFires(
+  schedule: string,
+  { since, limit = 10_000 }: { since: number; limit?: number },
+  [account, joins]: readonly [string, string],
+): ScheduleSteps<FireRow[]> {
+  const rows = yield [
+    `SELECT f.tick, f.at, f.outcome, f.reason, f.thread, t.status, ${account} AS account
+      FROM schedule_fires f LEFT JOIN threads t ON t.id = f.thread ${joins}
+      WHERE f.schedule = $1 AND f.at >= $2 ORDER BY f.at DESC, f.tick DESC LIMIT $3`,
+    schedule,
+    since,
+    limit,
+  ];
+  return rows.map(({ tick, at, outcome, reason, thread, status: text, account: amounts }) => {
+    const { limits, used, reserved } = toBudgetState('', String(amounts ?? NO_ACCOUNT));
+    const status = THREAD_STATUSES.find((name) => name === text);
+    const most = used.spend + reserved.spend;
+    const { spend = most } = limits;
+    const isOver = status === undefined || isEnded(status);
+    return {
+      tick: Number(tick),
+      at: Number(at),
+      outcome: OUTCOMES.find((name) => name === outcome) ?? 'refused',
+      reason: String(reason),
+      ...(typeof thread === 'string' && { thread }),
+      ...(status !== undefined && { status }),
+      used: used.spend,
+      bound: isOver ? used.spend : spend > most ? spend : most,
+    };
+  });
+}
+const NO_ACCOUNT = '{"limits":{},"used":{},"reserved":{},"open":[]}';
+
+function* findScheduleOf(thread: string): ScheduleSteps<string> {
+  const [row] = yield [
+    `SELECT s.name FROM threads t JOIN schedule_fires f ON f.thread = t.root
+      JOIN schedules s ON s.id = f.schedule WHERE t.id = $1`,
+    thread,
+  ];
+  return String(row?.name ?? '');
+}
+
+/** Removes fires before a time. Those of two days always stay, because the budget of a day rests on them. */
+function* pruneFires(before: number, project: string | null, now: number) {
+  const others = 'SELECT id FROM schedules WHERE project <> $2';
+  const sql = `DELETE FROM schedule_fires WHERE at < $1
+    AND (CAST($2 AS text) IS NULL OR schedule NOT IN (${others}))`;
+  yield [sql, Math.min(before, now - 2 * DAY_MS), project] as const;
+}
+const DAY_MS = 86_400_000;
+
+/** The rules, which each store runs in its own transactions. */
+export const scheduleRules = {
+  add: addSchedule,
+  find: findSchedules,
+  check: checkChange,
+  write: writeChange,
+  wasWritten: wasChanged,
+  fires: findFires,
+  scheduleOf: findScheduleOf,
+  prune: pruneFires,
+};

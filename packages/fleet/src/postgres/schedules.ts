@@ -1,0 +1,89 @@
+// Runs the rules of schedules on a server, with the time of the server.
+import { type Outcome, ok } from '@kernmantle/core/base';
+import {
+  type Fleet,
+  type ScheduleSteps,
+  type Schedules,
+  scheduleRules,
+} from '@kernmantle/core/store';
+import type { Sql } from './connection.ts';
+import { RefusedWrite } from './errors.ts';
+import type { ServerRegistry } from './registry.ts';
+import { auditRowsOf } from './rows.ts';
+import { runSteps, serverNow } from './run-steps.ts';
+import { cacheLeases, notifyChildren, prepareThread } from './threads.ts';
+
+const ACCOUNT = ['b.account::text', 'LEFT JOIN budgets b ON b.thread = f.thread'] as const;
+
+/** Runs a step of a write. A refusal rolls it back. */
+async function must<T>(sql: Sql, steps: ScheduleSteps<Outcome<T>>): Promise<T> {
+  const outcome = await runSteps(sql, steps);
+  if (!outcome.ok) throw new RefusedWrite(outcome);
+  return outcome.output;
+}
+
+export function serverSchedules(registry: ServerRegistry, fleet: Fleet): Schedules {
+  const { database, random, clock } = registry;
+  const newStamp = () => Buffer.from(random(8)).toString('hex');
+  const audited = (sql: Sql, rows: Parameters<typeof auditRowsOf>[0]) =>
+    sql.all('SELECT km_audit($1, km_now())', JSON.stringify(auditRowsOf(rows)));
+  return {
+    addSchedule(schedule, audit) {
+      const stamp = newStamp();
+      return database.write(
+        async (sql) => {
+          await must(sql, scheduleRules.add(schedule, stamp));
+          await audited(sql, [audit]);
+          return null;
+        },
+        {
+          written: async (sql) =>
+            (await runSteps(sql, scheduleRules.wasWritten(schedule.id, stamp))) ? null : undefined,
+        },
+      );
+    },
+    schedules: (filter) =>
+      database.read(async (sql) => runSteps(sql, scheduleRules.find(filter, await serverNow(sql)))),
+    async fire(change) {
+      const { row, thread, audit } = change;
+      const stamp = newStamp();
+      const create = thread && prepareThread(registry, thread);
+      if (create?.ok === false) return create;
+      const none = { all: [], accounts: [] };
+      const sentAt = clock.monotonic();
+      const result = await database.write(
+        async (sql) => {
+          await must(sql, scheduleRules.check(change));
+          const created = await create?.output.insert(sql);
+          await must(sql, scheduleRules.write(change, stamp, await serverNow(sql)));
+          if (audit) await audited(sql, [audit]);
+          return created ?? none;
+        },
+        {
+          lane: row.id,
+          written: async (sql) =>
+            (await runSteps(sql, scheduleRules.wasWritten(row.id, stamp)))
+              ? ((await create?.output.written(sql)) ?? none)
+              : undefined,
+        },
+      );
+      if (!result.ok) return result;
+      cacheLeases(registry, result.output, sentAt);
+      notifyChildren(registry, result.output.all);
+      const [leased] = result.output.all;
+      return ok(leased ? { leased } : {});
+    },
+    fires: (schedule, range) =>
+      database.read((sql) => runSteps(sql, scheduleRules.fires(schedule, range, ACCOUNT))),
+    scheduleOf: (thread) => database.read((sql) => runSteps(sql, scheduleRules.scheduleOf(thread))),
+    serve: () => Promise.resolve(ok(null)),
+    async servers(project) {
+      const workers = await fleet.workers();
+      if (!workers.ok) return workers;
+      const serving = workers.output.filter(
+        ({ draining, projects }) => !draining && projects.some((one) => one.project === project),
+      );
+      return ok(serving.map(({ id }) => id));
+    },
+  };
+}

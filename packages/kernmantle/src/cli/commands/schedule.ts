@@ -1,0 +1,164 @@
+// Implements `km schedule`: people add, list, pause and remove schedules. `serve` is in `fleet/worker.ts`.
+import { compact, fail, type Outcome, ok } from '@kernmantle/core/base';
+import {
+  type Actor,
+  openSchedules,
+  type ProjectSchedules,
+  type Runtime,
+  type ScheduleRequest,
+} from '@kernmantle/core/runtime';
+import { asList, asText, type CommandCall, type CommandRun, type Ending } from '../command.ts';
+import { commandActor, inProject } from '../project.ts';
+import { type Terminal, visible } from '../terminal/terminal.ts';
+import { parseParameters, textsOf } from './exec.ts';
+import { limitsOf } from './run.ts';
+import { parseAge } from './threads/prune.ts';
+
+/** Opens the schedules of the project. Without a registry, `nothing` is printed instead of creating one. */
+const scheduleCommand = (
+  work: (schedules: ProjectSchedules, call: CommandCall, runtime: Runtime) => Promise<Ending>,
+  isNew = false,
+): CommandRun =>
+  inProject(async (runtime, call) => {
+    if (!isNew && !runtime.registry.isThere()) {
+      return call.terminal.finish(ok([]), () => call.terminal.note('no schedules in this project'));
+    }
+    const schedules = await openSchedules(runtime);
+    return schedules.ok ? await work(schedules.output, call, runtime) : schedules;
+  });
+
+type ListedSchedule = Extract<
+  Awaited<ReturnType<ProjectSchedules['list']>>,
+  { ok: true }
+>['output'][number];
+
+const minuteOf = (time: string): string => time.slice(0, 16).replace('T', ' ');
+
+function scheduleLine(schedule: ListedSchedule, { paint }: Terminal): string {
+  const { name, state, next, last = '', outcome = '-', spent_today, spend_per_day } = schedule;
+  const { cron = '', tz = '', directive = '' } = schedule;
+  const colours = { active: 'green', paused: 'yellow', broken: 'red' } as const;
+  const spend = spend_per_day === undefined ? spent_today : `${spent_today} of ${spend_per_day}`;
+  return [
+    paint(colours[state], state.padEnd(7)),
+    visible(name).padEnd(16),
+    (state === 'active' ? minuteOf(next) : '-').padEnd(16),
+    minuteOf(last).padEnd(16),
+    outcome.padEnd(8),
+    spend.padEnd(13),
+    visible(`${directive}  ${cron} ${tz}`),
+  ].join(' ');
+}
+
+const HEAD = `state   ${'name'.padEnd(16)} ${'next (UTC)'.padEnd(16)} ${'last'.padEnd(16)} outcome  ${'spent today'.padEnd(13)} directive  pattern`;
+
+/** Tells a person if no process fires the schedules. */
+async function noteServer(schedules: ProjectSchedules, { note }: Terminal): Promise<void> {
+  const servers = await schedules.servers();
+  if (servers.ok && servers.output.length === 0) {
+    note('no server fires it; start `km schedule serve`, or `km worker` with a server store');
+  }
+}
+
+function requestOf({ args, options }: CommandCall, runtime: Runtime): Outcome<ScheduleRequest> {
+  const [name = '', directive = ''] = args.slice(0, 2).map(asText);
+  const isText = textsOf(runtime.library, 'directive', directive, {});
+  const inputs = parseParameters(asList(args[2]), isText);
+  if (!inputs.ok) return inputs;
+  const limits = limitsOf(options);
+  if (!limits.ok) return limits;
+  const grace = parseAge('grace', asText(options.grace) ?? '24h');
+  if (!grace.ok) return grace;
+  const [cron, tz, missed, overlap, model, spend] = [
+    options.cron,
+    options.tz,
+    options.missed,
+    options.overlap,
+    options.model,
+    options.spendPerDay,
+  ].map(asText);
+  if (cron === undefined)
+    return fail('usage', '`--cron` is missing, such as `--cron "15 3 * * *"`');
+  return ok({
+    name,
+    directive,
+    cron,
+    inputs: inputs.output,
+    grace_ms: grace.output,
+    ...(limits.output && { limits: limits.output }),
+    ...compact<object>({ tz, missed, overlap, model, spend_per_day: spend }),
+  });
+}
+
+export const addSchedule = scheduleCommand(async (schedules, call, runtime) => {
+  const { terminal } = call;
+  const request = requestOf(call, runtime);
+  if (!request.ok) return request;
+  const added = await schedules.add(request.output, commandActor(call));
+  if (!added.ok && added.error.code === 'invalid_input') {
+    return fail('usage', added.error.detail.message);
+  }
+  const item = runtime.library.find('directive', request.output.directive);
+  const { shownTools } = await import('./check.ts');
+  const [stranger] = added.ok && item.ok ? shownTools(runtime, item.output).outside : [];
+  if (stranger) {
+    terminal.note(
+      `warning: the model reads untrusted results of \`${stranger.id}\`; for unattended work use \`<permissions untrusted="reference">\``,
+    );
+  }
+  if (added.ok) for (const text of added.output.notes) terminal.note(`note: ${text}`);
+  if (added.ok && !terminal.json) await noteServer(schedules, terminal);
+  return terminal.finish(added, ({ schedule: { name, next, tz } }) =>
+    terminal.out(`schedule ${name} added; first run at ${minuteOf(next)} UTC (zone ${tz})`),
+  );
+}, true);
+
+export const listSchedules = scheduleCommand(async (schedules, { terminal }) =>
+  terminal.finish(await schedules.list(), (all) => {
+    if (all.length === 0) return terminal.note('no schedules in this project');
+    terminal.out(terminal.paint('dim', HEAD));
+    for (const schedule of all) terminal.out(scheduleLine(schedule, terminal));
+  }),
+);
+
+const nameOf = ({ args }: CommandCall): string => asText(args[0]) ?? '';
+
+export const showSchedule = scheduleCommand(async (schedules, call) => {
+  const { terminal } = call;
+  return terminal.finish(await schedules.show(nameOf(call)), ({ fires, ...schedule }) => {
+    terminal.out(scheduleLine(schedule, terminal));
+    const { reason, overlap, missed, grace_ms = 0, inputs, limits, model, by } = schedule;
+    if (reason !== '') terminal.out(`  ${visible(reason)}`);
+    const settings = { overlap, missed, grace: `${grace_ms / 3_600_000}h`, by, model };
+    for (const [name, value] of Object.entries({ ...settings, inputs, limits })) {
+      const text = typeof value === 'object' ? JSON.stringify(value) : value;
+      if (text !== undefined && text !== '{}') terminal.out(`  ${name.padEnd(8)} ${visible(text)}`);
+    }
+    for (const { tick, outcome, status, thread, spend, reason: why } of fires) {
+      const rest = thread === undefined ? why : `${status ?? 'pruned'} ${spend} ${thread}`;
+      terminal.out(`  ${minuteOf(tick)}  ${outcome.padEnd(8)} ${visible(rest)}`);
+    }
+  });
+});
+
+const actOn = (verb: 'pause' | 'resume' | 'remove', past: string): CommandRun =>
+  scheduleCommand(async (schedules, call) =>
+    call.terminal.finish(await schedules[verb](nameOf(call), commandActor(call)), ({ name }) =>
+      call.terminal.note(`schedule ${name} ${past}`),
+    ),
+  );
+
+export const pauseSchedule = actOn('pause', 'paused');
+export const resumeSchedule = actOn('resume', 'resumed');
+export const removeSchedule = actOn('remove', 'removed; a run that has started goes on');
+
+export const runNow = scheduleCommand(async (schedules, call) => {
+  const { terminal } = call;
+  const by: Actor = commandActor(call);
+  const fired = await schedules.run(nameOf(call), by);
+  if (fired.ok && !terminal.json) await noteServer(schedules, terminal);
+  return terminal.finish(fired, ({ thread_id }) => {
+    terminal.out(thread_id);
+    terminal.note(`queued; follow it with \`km threads tail ${thread_id}\``);
+  });
+});
