@@ -2,7 +2,7 @@
 // artifact of the thread, and its events name it. A text becomes a message under its name.
 import { hash } from 'node:crypto';
 import { basename, resolve } from 'node:path';
-import { fail, type Outcome, ok, readRegularFile } from '../../base/index.ts';
+import { type Failure, fail, type Outcome, ok, readRegularFile } from '../../base/index.ts';
 import { type Descriptor, describe, mergeDescriptors, removeLabels } from '../../flow/index.ts';
 import type { DataOf, JournalEvent } from '../../journal/index.ts';
 import { type FileBlock, type ResolvedModel, tiersFor } from '../../llm/index.ts';
@@ -108,16 +108,18 @@ export async function readAttachments(
   model: ResolvedModel,
 ): Promise<Outcome<ReadyFile[]>> {
   const { request_files: max } = fileLimits(ports, model);
-  if (list.length > max) {
+  const beyond = list[max];
+  if (beyond) {
     const message = `${list.length} files are attached; attach at most ${max}`;
-    return fail('invalid_input', message, { max, size: list.length });
+    const attachment = 'path' in beyond ? beyond.path : beyond.name;
+    return fail('invalid_input', message, { attachment, max, size: list.length });
   }
   const files: ReadyFile[] = [];
   for (const attachment of list) {
     const ready = await readOne(ports, attachment, model);
     if (!ready.ok) return ready;
-    const { file, name } = ready.output;
-    if (file && !accepts(model, file)) return blindModel(ports, model, file, name);
+    const { file } = ready.output;
+    if (file && !accepts(model, file)) return blindModel(ports, model, file);
     files.push(ready.output);
   }
   return ok(files);
@@ -128,14 +130,14 @@ export function blindModel(
   { models }: Pick<PreparePorts, 'models'>,
   { model }: ResolvedModel,
   file: FileBlock,
-  name: string,
-): Outcome<never> {
-  const kind = kindOf(file.mime) ?? 'image';
+): Failure {
+  const { mime, name = 'file' } = file;
+  const kind = kindOf(mime) ?? 'image';
   const tiers = tiersFor(models(), [kind]);
   const hint =
     tiers.length === 0 ? 'no tier accepts it' : `choose a tier that does: ${tiers.join(', ')}`;
   const message = `model \`${model}\` accepts no ${kind} such as \`${name}\`; ${hint}`;
-  return unsupported(message, { attachment: name, found: file.mime, tiers });
+  return unsupported(message, { attachment: name, found: mime, tiers });
 }
 
 /** Stores the bytes of files as artifacts of their thread, before a commit names them. */

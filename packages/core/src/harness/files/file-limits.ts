@@ -1,7 +1,15 @@
 // Decides whether bytes are a file that a model can get. The limits are data: `files` of `limits.yaml`, with other
 // values for single providers.
 import { hash } from 'node:crypto';
-import { fail, fileType, type Json, type Outcome, objectAt, ok } from '../../base/index.ts';
+import {
+  type Failure,
+  fail,
+  fileType,
+  type Json,
+  type Outcome,
+  objectAt,
+  ok,
+} from '../../base/index.ts';
 import type { FileBlock, FileKind, ResolvedModel } from '../../llm/index.ts';
 import type { PreparePorts } from '../thread/thread.ts';
 
@@ -48,7 +56,7 @@ export function accepts(
   return kind !== undefined && input.includes(kind);
 }
 
-export const unsupported = (message: string, detail: Record<string, Json>): Outcome<never> =>
+export const unsupported = (message: string, detail: Record<string, Json>): Failure =>
   fail('unsupported_input', message, detail);
 
 /**

@@ -65,7 +65,7 @@ const pickNumbers = (data: JsonObject, names: readonly string[]): JsonObject =>
   );
 
 /** Returns the type and the size of the data, without its text. Names of fields are text too. */
-function shapeOf(data: Json): JsonObject {
+export function shapeOf(data: Json): JsonObject {
   if (typeof data === 'string') return { type: 'text', characters: data.length };
   if (Array.isArray(data)) return { type: 'list', items: data.length };
   if (isObject(data))
