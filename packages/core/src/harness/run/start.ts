@@ -83,9 +83,8 @@ export interface Started {
   done: Promise<ThreadResult>;
 }
 
-/** A thread with files is queued once they are stored, because a worker can take it at once. */
-const isQueuedNow = (place: ThreadOrigin, { files }: Pick<Prepared, 'files'>): boolean =>
-  place.isQueued === true && files === undefined;
+/** A queued thread with files waits for them. If this process is lost, a worker starts it after this time. */
+const STORING_MS = 60_000;
 
 async function createRow(
   ports: HarnessPorts,
@@ -118,8 +117,8 @@ async function createRow(
       ...(detached && { detached }),
       events: checked.output,
       reserve: hookReserve(id, 1, reserved, drawFrom),
-      start: isQueuedNow(place, prepared)
-        ? { queue: {} }
+      start: place.isQueued
+        ? { queue: prepared.files ? { after: ports.clock.now() + STORING_MS } : {} }
         : { lease: { owner: ports.threads.owner, ttlMs: LEASE_MS } },
     });
   };
@@ -214,6 +213,12 @@ async function leaveQueued(
   return ok({ id, created, done: Promise.resolve(result) });
 }
 
+/** Queues a thread whose files are stored. Another process can have taken it already. */
+async function queueNow({ store, threads }: HarnessPorts, id: string): Promise<void> {
+  const claimed = await store.claim(id, { owner: threads.owner, ttlMs: LEASE_MS });
+  if (claimed.ok) await store.release(claimed.output, { again: true });
+}
+
 async function begin(
   ports: HarnessPorts,
   prepared: Prepared,
@@ -273,10 +278,8 @@ async function begin(
   }
   const vouched = row ? vouchRows(files, row) : [];
   if (place.isQueued) {
-    const queued = isQueuedNow(place, prepared)
-      ? stored
-      : await ports.store.release(leased, { again: true });
-    return queued.ok ? await leaveQueued(ports, leased, row && [row, ...vouched]) : queued;
+    if (files.length > 0) await queueNow(ports, leased.thread);
+    return await leaveQueued(ports, leased, row && [row, ...vouched]);
   }
   ports.watch.transcript(leased.thread, leased.row)(
     [statusEvent('running'), ...events].map((event) => ({ ...event, turn: 0 })),
