@@ -3,8 +3,12 @@
 // knows a mark, because it contains a number that this process has drawn and that no request contains.
 import { randomUUID } from 'node:crypto';
 
-/** The bytes of the files of one request, by hash in hex. */
-export type FileBytes = ReadonlyMap<string, Uint8Array>;
+/** The files of one request, by hash in hex. One file is in memory at a time. */
+export interface FileSource {
+  readonly sizes: ReadonlyMap<string, number>;
+  /** Returns as many bytes as `sizes` says. */
+  read(sha256: string): Promise<Uint8Array>;
+}
 
 const HASH = 64;
 let drawn: string | undefined;
@@ -17,36 +21,24 @@ function prefix(): string {
 /** Returns the text that stands for the base64 of a file. */
 export const fileMark = (sha256: string): string => `${prefix()}${sha256}`;
 
-/** Splits a text at its marks: texts at even positions, hashes at odd ones. */
-function split(text: string): string[] {
-  const [first = '', ...rest] = text.split(prefix());
-  return [first, ...rest.flatMap((part) => [part.slice(0, HASH), part.slice(HASH)])];
-}
-
-const NO_BYTES = new Uint8Array();
 const base64Length = (bytes: number): number => 4 * Math.ceil(bytes / 3);
 
 /** Returns the body of a request with its files. The only copy of their base64 is the returned buffer. */
-export function putFiles(text: string, files: FileBytes): Buffer {
-  const parts = split(text);
-  const bytesAt = (at: number): Uint8Array => files.get(parts[at] ?? '') ?? NO_BYTES;
-  const lengths = parts.map((part, at) =>
-    at % 2 === 0 ? Buffer.byteLength(part) : base64Length(bytesAt(at).length),
-  );
-  const body = Buffer.allocUnsafe(lengths.reduce((sum, length) => sum + length, 0));
-  let position = 0;
-  for (const [at, part] of parts.entries()) {
-    position +=
-      at % 2 === 0 ? body.write(part, position) : writeBase64(body, position, bytesAt(at));
+export async function putFiles(text: string, { sizes, read }: FileSource): Promise<Buffer> {
+  const [first = '', ...rest] = text.split(prefix());
+  const parts = rest.map((part) => [part.slice(0, HASH), part.slice(HASH)] as const);
+  let length = Buffer.byteLength(first);
+  for (const [hash, after] of parts) {
+    length += base64Length(sizes.get(hash) ?? 0) + Buffer.byteLength(after);
+  }
+  const body = Buffer.alloc(length);
+  let position = body.write(first);
+  for (const [hash, after] of parts) {
+    if (sizes.has(hash)) position += writeBase64(body, position, await read(hash));
+    position += body.write(after, position);
   }
   return body;
 }
-
-/** Returns a function that puts files into a single text, for a tool that is not sent as one body. */
-export const fillFiles =
-  (files: FileBytes) =>
-  (text: string): string =>
-    text.includes(prefix()) ? putFiles(text, files).toString() : text;
 
 /** Number of bytes that are encoded at once. It is a multiple of three, so the pieces can be joined. */
 const PIECE = 3 * 64 * 1024;
@@ -54,11 +46,8 @@ const PIECE = 3 * 64 * 1024;
 function writeBase64(body: Buffer, start: number, bytes: Uint8Array): number {
   let position = start;
   for (let at = 0; at < bytes.length; at += PIECE) {
-    const piece = Buffer.from(
-      bytes.buffer,
-      bytes.byteOffset + at,
-      Math.min(PIECE, bytes.length - at),
-    );
+    const size = Math.min(PIECE, bytes.length - at);
+    const piece = Buffer.from(bytes.buffer, bytes.byteOffset + at, size);
     position += body.write(piece.toString('base64'), position, 'latin1');
   }
   return position - start;

@@ -1,7 +1,7 @@
 // The bodies of both protocols with files, and the bytes that are put into them at sending.
 import { makePdf, makePng } from '@kernmantle/test-support/files';
 import { expect, test } from 'vitest';
-import { putFiles } from './file-marks.ts';
+import { type FileSource, putFiles } from './file-marks.ts';
 import type { FileBlock, Message, Protocol } from './message.ts';
 import { createRequestWriter, createWrittenMessages, requestParameters } from './request.ts';
 
@@ -14,10 +14,13 @@ const image: FileBlock = {
   name: 'a.png',
 };
 const pdf: FileBlock = { ...image, sha256: 'b'.repeat(64), mime: 'application/pdf', name: 'b.pdf' };
-const files = new Map<string, Uint8Array>([
-  [image.sha256, PNG],
-  [pdf.sha256, PDF],
-]);
+const files: FileSource = {
+  sizes: new Map([
+    [image.sha256, PNG.length],
+    [pdf.sha256, PDF.length],
+  ]),
+  read: async (sha256) => (sha256 === pdf.sha256 ? PDF : PNG),
+};
 const call = { type: 'tool_call', id: 'c1', name: 'shot', arguments: {} } as const;
 const messages: Message[] = [
   {
@@ -42,7 +45,7 @@ const messages: Message[] = [
 const fixed = { model: 'm', system: '', tools: [], stream: true, cache: false };
 const [png64, pdf64] = [PNG, PDF].map((bytes) => bytes.toString('base64'));
 
-function bodyOf(protocol: Protocol): unknown {
+async function bodyOf(protocol: Protocol): Promise<unknown> {
   const writer = createRequestWriter(protocol, fixed, (parameters) => ({
     ok: true,
     output: JSON.stringify(parameters),
@@ -50,11 +53,12 @@ function bodyOf(protocol: Protocol): unknown {
   const body = writer.body({ messages, maxTokens: 9, written: createWrittenMessages() });
   if (!body.ok) throw new Error(body.error.detail.message);
   expect(body.output).not.toContain(png64);
-  return (JSON.parse(putFiles(body.output, files).toString()) as { messages: unknown }).messages;
+  return (JSON.parse((await putFiles(body.output, files)).toString()) as { messages: unknown })
+    .messages;
 }
 
-test('Anthropic Messages: images, documents, and files inside of results', () => {
-  expect(bodyOf('anthropic')).toEqual([
+test('Anthropic Messages: images, documents, and files inside of results', async () => {
+  expect(await bodyOf('anthropic')).toEqual([
     {
       role: 'user',
       content: [
@@ -92,7 +96,7 @@ test('Anthropic Messages: images, documents, and files inside of results', () =>
   ]);
 });
 
-test('OpenAI Chat: files of results are in a user message after all results', () => {
+test('OpenAI Chat: files of results are in a user message after all results', async () => {
   const url = `data:image/png;base64,${png64}`;
   const file = { filename: 'b.pdf', file_data: `data:application/pdf;base64,${pdf64}` };
   const asked = (id: string) => ({
@@ -100,7 +104,7 @@ test('OpenAI Chat: files of results are in a user message after all results', ()
     type: 'function',
     function: { name: 'shot', arguments: '{}' },
   });
-  expect(bodyOf('openai')).toEqual([
+  expect(await bodyOf('openai')).toEqual([
     {
       role: 'user',
       content: [
@@ -124,13 +128,14 @@ test('OpenAI Chat: files of results are in a user message after all results', ()
   ]);
 });
 
-test('no text of a conversation is replaced, and a file without bytes is empty', () => {
+test('no text of a conversation is replaced, and a file without bytes is empty', async () => {
   const text = JSON.stringify(
     requestParameters('anthropic', { ...fixed, messages, max_tokens: 9 }),
   );
   const mark = /"data":"(file:[^"]*:)a{64}"/.exec(text)?.[1] ?? '';
   const forged = mark.replace(/[0-9a-f]/g, '0');
-  expect(putFiles(`${forged}${'a'.repeat(64)}`, files).toString()).toContain(forged);
-  expect(putFiles(text, new Map()).toString()).toContain('"data":""');
-  expect(putFiles('ü € 😀', files).toString()).toBe('ü € 😀');
+  const put = async (body: string, from = files) => (await putFiles(body, from)).toString();
+  expect(await put(`${forged}${'a'.repeat(64)}`)).toContain(forged);
+  expect(await put(text, { ...files, sizes: new Map() })).toContain('"data":""');
+  expect(await put('ü € 😀')).toBe('ü € 😀');
 });

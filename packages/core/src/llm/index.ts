@@ -1,4 +1,4 @@
-export { type FileBytes, fillFiles, putFiles } from './file-marks.ts';
+export { type FileSource, putFiles } from './file-marks.ts';
 export { answerOf, FOUR_TOOLS } from './four-tools.ts';
 export type {
   BadArguments,

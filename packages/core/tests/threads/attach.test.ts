@@ -1,9 +1,13 @@
 // Files of a person and of tools: the journal names them, requests carry them, labels follow them.
 import { writeFileSync } from 'node:fs';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { defineTool } from '@kernmantle/kernmantle';
+import { runCommand } from '@kernmantle/test-support/command-line';
 import { expectSame } from '@kernmantle/test-support/expect-same';
 import { makePdf, makePng } from '@kernmantle/test-support/files';
+import { TRUSTING } from '@kernmantle/test-support/project';
 import {
   call,
   directiveText,
@@ -13,8 +17,9 @@ import {
   type Stage,
   stage,
 } from '@kernmantle/test-support/thread-project';
-import { expect, test } from 'vitest';
+import { expect, onTestFinished, test } from 'vitest';
 import type { Json, JsonObject } from '../../src/base/index.ts';
+import { makeValue } from '../../src/flow/index.ts';
 import type { Attachment } from '../../src/harness/index.ts';
 import type { ScriptedRequest } from '../../src/llm/index.ts';
 
@@ -382,4 +387,91 @@ test('in a plan a file is a variable, and the planner never sees it', async () =
   expect(done.ok && done.output.reason).toBe('');
   expect(requests.map(({ body }) => imagesIn(body))).toEqual([0, 1]);
   if (done.ok) expectSame(await made.threads.replay(done.output.thread_id));
+});
+
+test('the command line takes files, and a bad one is exit 2', async () => {
+  const made = await stage(LOOK, () => ({ text: 'seen' }));
+  const km = (...words: string[]) =>
+    runCommand(words, made.fixture.root, made.fixture.env as Record<string, string>);
+  writeFileSync(join(made.fixture.root, 'a.png'), PNG);
+  const a = join(made.fixture.root, 'a.png');
+  expect(await km('run', 'look', '--attach', a)).toMatchObject({ code: 0 });
+  const more = await km('threads', 'resume', 'last', '-m', 'again', '--attach-trusted', a);
+  expect(more).toMatchObject({ code: 0 });
+  expect(imagesIn(lastBody(made))).toBe(2);
+  for (const file of [`${a}.gone`, made.fixture.root, '/dev/null']) {
+    expect(await km('run', 'look', '--attach', file), file).toMatchObject({ code: 2 });
+    expect(await km('threads', 'resume', 'last', '-m', 'x', '--attach', file)).toMatchObject({
+      code: 2,
+    });
+  }
+  const audit = await made.threads.store.auditRows({ limit: 100 });
+  const vouched = audit.ok ? audit.output.filter(({ operation }) => operation === 'vouch') : [];
+  expect(vouched).toHaveLength(1);
+  expect(vouched[0]?.reason).toMatch(/^a\.png sha256:[0-9a-f]{64}$/);
+  made.fixture.write('.ai/config/models.yaml', 'models: { mine: { provider: anthropic } }\n');
+  expect((await km('doctor')).output).toContain('mine declared without `input`');
+});
+
+test('an image in an HTTP answer is shown, and carries the labels of the network', async () => {
+  const server = createServer((_, response) => {
+    response.setHeader('content-type', 'image/png');
+    response.end(PNG);
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  onTestFinished(() => void server.close());
+  const { port } = server.address() as AddressInfo;
+  const url = `http://127.0.0.1:${port}/a.png`;
+  const permissions =
+    '<execute resource="tool" id="http/get"/><execute resource="net" action="http"/>';
+  const policy = `${TRUSTING}hosts: ["127.0.0.1"]\n`;
+  const made = await stage(
+    { ...look({ permissions }), '../home/policy.yaml': policy },
+    ({ assistant_messages: turn }) =>
+      turn === 1 ? { tool_calls: [call('http/get', { url })] } : { text: 'done' },
+  );
+  const { thread_id: id } = await run(made, 'look', { message: url });
+  const result = (await eventsOf(made, id)).findLast(({ type }) => type === 'tool_result');
+  expect(result?.data).toMatchObject({
+    content: { body: { mime: 'image/png', bytes: PNG.length } },
+    files: [{ mime: 'image/png' }],
+  });
+  expect(JSON.stringify(result?.data.marks)).toContain('untrusted');
+  expect(imagesIn(lastBody(made))).toBe(1);
+});
+
+test('an image of an MCP server becomes an artifact', async () => {
+  const { keepFiles, filesOf } = await import('../../src/harness/files/keep-files.ts');
+  const stored: Uint8Array[] = [];
+  const made = await stage(LOOK, () => ({ text: 'x' }));
+  const thread = {
+    ports: {
+      library: made.runtime.library,
+      store: {
+        async putArtifact(_thread: string, bytes: Uint8Array) {
+          stored.push(bytes);
+          return { ok: true, output: '' };
+        },
+      },
+    },
+    place: { id: 't' },
+    talk: { model: { provider: 'anthropic' } },
+  } as never;
+  const data = {
+    content: [
+      { type: 'text', text: 'a picture' },
+      { type: 'image', data: PNG.toString('base64'), mimeType: 'image/png' },
+      { type: 'image', data: 'AAAA', mimeType: 'image/png' },
+    ],
+  };
+  const kept = await keepFiles(thread, makeValue(data));
+  expect(kept.data).toMatchObject({
+    content: [
+      { type: 'text' },
+      { artifact: expect.stringMatching(/^sha256:/), mime: 'image/png' },
+      { data: 'AAAA' },
+    ],
+  });
+  expect(filesOf(kept)).toMatchObject([{ mime: 'image/png', width: 64 }]);
+  expect(stored).toEqual([PNG]);
 });

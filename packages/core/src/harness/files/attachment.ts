@@ -33,9 +33,10 @@ export interface ReadyFile {
   readonly marks: Descriptor;
   /** Absent: the attachment is a text. */
   readonly file?: FileBlock;
-  /** Absent in a replay, which needs no bytes. */
-  readonly bytes?: Uint8Array;
-  readonly isVouched?: boolean;
+  /** Absent in a replay, and after the file was stored. */
+  bytes?: Uint8Array;
+  /** Hash of a file that the person vouches for. */
+  readonly vouched?: string;
 }
 
 type AttachPorts = Pick<PreparePorts, 'project' | 'library' | 'models' | 'fileMarks'>;
@@ -87,7 +88,7 @@ async function readOne(
   const isVouched = attachment.trusted === true;
   const own = mergeDescriptors(from, describe({ sources: [`file:${name}`] }));
   const marks = isVouched ? removeLabels(own, ['untrusted']) : own;
-  const ready = { name, marks, bytes, isVouched };
+  const ready = { name, marks, bytes, ...(isVouched && { vouched: hash('sha256', bytes) }) };
   const read = readFileBlock(name, bytes, limits);
   if (read.ok) return ok({ ...ready, text: '', file: read.output });
   const { found } = read.error.detail;
@@ -146,9 +147,12 @@ export async function storeFiles(
   thread: string,
   files: readonly ReadyFile[],
 ): Promise<Outcome<null>> {
-  for (const { file, bytes } of files) {
+  for (const ready of files) {
+    const { file, bytes } = ready;
     const put = file && bytes ? await store.putArtifact(thread, bytes) : ok('');
     if (!put.ok) return put;
+    // A run can last for hours.
+    delete ready.bytes;
   }
   return ok(null);
 }
@@ -172,8 +176,6 @@ export const recordedFiles = (events: readonly JournalEvent[]): ReadyFile[] =>
 
 /** Returns the audit row of each file that a person vouched for. */
 export const vouchRows = (files: readonly ReadyFile[], row: AuditEntry): AuditEntry[] =>
-  files.flatMap(({ isVouched, name, bytes }) =>
-    isVouched && bytes
-      ? [{ ...row, operation: 'vouch', reason: `${name} sha256:${hash('sha256', bytes)}` }]
-      : [],
+  files.flatMap(({ vouched, name }) =>
+    vouched ? [{ ...row, operation: 'vouch', reason: `${name} sha256:${vouched}` }] : [],
   );

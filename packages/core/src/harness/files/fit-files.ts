@@ -1,8 +1,8 @@
 // Chooses the files of a request: the newest ones that the model accepts and that fit. The others are told as text with
 // the id of their artifact, which the model can read again. A conversation without files is returned as it is.
-import type { Json, Outcome } from '../../base/index.ts';
+import type { Json } from '../../base/index.ts';
 import { fileValue } from '../../journal/index.ts';
-import type { Block, FileBlock, Message, ResolvedModel } from '../../llm/index.ts';
+import type { Block, FileBlock, FileSource, Message, ResolvedModel } from '../../llm/index.ts';
 import type { Thread } from '../thread/thread.ts';
 import { accepts, type FileLimits, fileLimits } from './file-limits.ts';
 
@@ -110,22 +110,35 @@ export function fitFiles(
   return { messages: fitted.toReversed(), files: filling.files, tokens: filling.tokens };
 }
 
-/** Returns the messages of the next request, and the bytes of its files. A replay reads no bytes. */
+/** Hashes of the files of a conversation, and whether this process has found their artifacts. */
+const looked = new WeakMap<object, Map<string, boolean>>();
+
+/** Returns the messages of the next request, and its files. A replay reads no bytes. */
 export async function requestFiles(
   thread: Pick<Thread, 'ports' | 'place' | 'talk'>,
-): Promise<{ messages: readonly Message[]; files?: Map<string, Uint8Array> }> {
+): Promise<{ messages: readonly Message[]; files?: FileSource }> {
   const { messages, files: chosen } = fitFiles(thread);
   const { store, replay } = thread.ports;
   if (chosen.length === 0 || replay) return { messages };
-  const files = new Map<string, Uint8Array>();
-  const missing = new Set<string>();
+  const read = (sha256: string) => store.artifact(thread.place.id, `sha256:${sha256}`);
+  const { conversation } = thread.talk;
+  const found = looked.get(conversation) ?? new Map<string, boolean>();
+  looked.set(conversation, found);
   for (const { sha256 } of chosen) {
-    const read: Outcome<Uint8Array> = await store.artifact(thread.place.id, `sha256:${sha256}`);
-    if (read.ok) files.set(sha256, read.output);
-    else missing.add(sha256);
+    if (!found.has(sha256)) found.set(sha256, (await read(sha256)).ok);
   }
-  return { messages: missing.size === 0 ? messages : fitFiles(thread, missing).messages, files };
+  const missing = new Set([...found].flatMap(([sha256, isThere]) => (isThere ? [] : [sha256])));
+  const fitted = missing.size === 0 ? { messages, files: chosen } : fitFiles(thread, missing);
+  const files: FileSource = {
+    sizes: new Map(fitted.files.map(({ sha256, bytes }) => [sha256, bytes])),
+    async read(sha256) {
+      const bytes = await read(sha256);
+      return bytes.ok ? bytes.output : NO_BYTES;
+    },
+  };
+  return { messages: fitted.messages, files };
 }
+const NO_BYTES = new Uint8Array();
 
 /** True if this model accepts every file that the present model of the thread gets. */
 export const acceptsFiles = (

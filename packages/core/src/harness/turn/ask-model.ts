@@ -11,7 +11,6 @@ import {
   createReader,
   createRequestWriter,
   FOUR_TOOLS,
-  fillFiles,
   putFiles,
   type RequestWriter,
   type ResolvedModel,
@@ -106,8 +105,7 @@ export function createModelPort(kernel: Pick<EmbeddedKernel, 'line'>): ModelPort
         let reader: StreamReader | undefined;
         // A tool with sinks of its own sends its parameters instead of the body.
         const isWhole = sender.formed?.text !== '';
-        const whole = body.ok && files && isWhole ? putFiles(body.output, files) : undefined;
-        if (whole) files?.clear();
+        const whole = body.ok && files && isWhole ? await putFiles(body.output, files) : undefined;
         const sent: Outcome<Json> =
           body.ok && sender.formed
             ? await sender.formed.send(whole ?? body.output, {
@@ -115,7 +113,8 @@ export function createModelPort(kernel: Pick<EmbeddedKernel, 'line'>): ModelPort
                 authority,
                 signal,
                 ...(marks && { marks }),
-                ...(files && !isWhole && { fill: fillFiles(files) }),
+                ...(files &&
+                  !isWhole && { fill: async (text) => (await putFiles(text, files)).toString() }),
                 ...(sendBy !== undefined && { sendBy }),
                 ...(sinks && { filter: () => sinks()?.filter() }),
                 reader() {

@@ -47,8 +47,8 @@ interface LineSending {
   /** Returns the marks of the body, which sinks of the tool record with the answer. */
   marks?: () => Descriptor;
   filter?: (() => EventFilter | undefined) | undefined;
-  /** Completes the texts of a call that is not sent as one body. */
-  fill?: (text: string) => string;
+  /** Completes the JSON text of a call that is not sent as one body. */
+  fill?: (text: string) => Promise<string>;
 }
 
 export interface FormedBody {
@@ -142,11 +142,6 @@ const asWrite = ({ facts, strictFacts }: Plan): Pick<Plan, 'facts' | 'strictFact
   strictFacts: { ...strictFacts, effect: 'write' },
 });
 
-const filled = (parameters: JsonObject, fill: (text: string) => string): JsonObject =>
-  JSON.parse(JSON.stringify(parameters), (_name, value) =>
-    typeof value === 'string' ? fill(value) : value,
-  ) as JsonObject;
-
 /** Sends with everything that a tool may need: sinks of its own, or another primitive. */
 const indirect = (
   ports: ToolPorts,
@@ -155,7 +150,8 @@ const indirect = (
 ): FormedBody => ({
   text: '',
   async send(_body, { caller, authority, signal, reader, marks, filter, fill }) {
-    const parameters = fill ? filled(formed, fill) : formed;
+    const text = await fill?.(JSON.stringify(formed));
+    const parameters = text === undefined ? formed : (JSON.parse(text) as JsonObject);
     const about = marks ? { descriptor: marks() } : {};
     const values = Object.values(parameters).map((data) => makeValue(data, about));
     const sinks = (): Sink[] => [sinkFor(reader())];
