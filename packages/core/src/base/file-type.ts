@@ -2,7 +2,7 @@
 // from headers, and pages are counted only where the page tree is plain text.
 import { isUtf8 } from 'node:buffer';
 
-/** What the bytes of a file are. `problem`: why the file cannot be used, although its type is known. */
+/** Type of a file by its bytes. `problem`: why the file cannot be used, although its type is known. */
 export interface FileType {
   /** `text/plain` for UTF-8 text without a better name, `application/octet-stream` for unknown bytes. */
   readonly mime: string;

@@ -34,7 +34,7 @@ export interface RecordedResult {
   readonly marks: Descriptor;
   readonly isError: boolean;
   readonly facts?: ResultFacts | undefined;
-  /** Files that the content names. */
+  /** Files of the thread that the content names. */
   readonly files?: readonly FileBlock[] | undefined;
   /** Untrusted inputs of the directive, in the result that opens the conversation. Absent: none. */
   readonly given?: ReadonlyMap<string, Value> | undefined;

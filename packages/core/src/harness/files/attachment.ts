@@ -158,12 +158,18 @@ export async function storeFiles(
 }
 
 /** Returns the data of the message that gives a file to the model. */
-export const fileMessage = ({ name, text, marks, file }: ReadyFile): DataOf<'user_message'> => ({
+const fileMessage = ({ name, text, marks, file }: ReadyFile): DataOf<'user_message'> => ({
   text,
   marks: packMarks(marks),
   attached: name,
   ...(file && { file }),
 });
+
+/** Returns the events that give files to the model: at the start, or from a person who resumes the thread. */
+export const openingFiles = (files: readonly ReadyFile[]) =>
+  files.map((file) => ({ type: 'user_message', data: fileMessage(file) }) as const);
+export const followUpFiles = (files: readonly ReadyFile[], by: string) =>
+  files.map((file) => ({ type: 'injected_message', data: { ...fileMessage(file), by } }) as const);
 
 /** Returns the attachments among these events, for a replay. */
 export const recordedFiles = (events: readonly JournalEvent[]): ReadyFile[] =>

@@ -18,7 +18,7 @@ const MIB = 1024 * 1024;
 /** Limits of single files and of one request. The bundle's `limits.yaml` has the same values, with their sources. */
 const LIMITS = {
   image_bytes: 3.75 * MIB,
-  /** Longest side of an image. */
+  /** Maximum length of the longest side of an image. */
   image_pixels: 8000,
   pdf_bytes: 16 * MIB,
   pdf_pages: 100,

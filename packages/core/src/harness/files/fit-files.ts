@@ -34,7 +34,7 @@ export function fileTokens(
 interface FittedFiles {
   readonly messages: readonly Message[];
   readonly files: readonly FileBlock[];
-  /** Estimated tokens of the files. */
+  /** Estimated number of tokens that the files cost. */
   readonly tokens: number;
 }
 

@@ -38,11 +38,11 @@ async function replaced(item: Json, keep: Keep): Promise<Json> {
   const field = isObject(item) ? fieldOf(item) : undefined;
   if (!isObject(item) || field === undefined) return item;
   const name = textAt(item, 'name') || textAt(item, 'path').split('/').at(-1) || 'file';
-  const kept = await keep(textAt(item, field), name);
-  if (!kept) return item;
-  if (field === 'data') return kept;
+  const value = await keep(textAt(item, field), name);
+  if (!value) return item;
+  if (field === 'data') return value;
   const { encoding: _, ...rest } = item;
-  return { ...rest, [field]: kept };
+  return { ...rest, [field]: value };
 }
 
 /** True if the data has a file at one of the places where tools return files. It reads few fields. */
@@ -117,5 +117,5 @@ export async function findFile(
   }
   return file
     ? ok({ file, marks })
-    : fail('not_found', `artifact \`${artifact}\` is no file of this thread`);
+    : fail('not_found', `file \`${artifact}\` not found in this thread`);
 }

@@ -25,7 +25,7 @@ import type { Block } from '../../llm/index.ts';
 import { isEnded, type LeasedThread, type ThreadRow } from '../../store/index.ts';
 import { adoptChildren, catchUp, childrenUnreadable } from '../children/children.ts';
 import {
-  fileMessage,
+  followUpFiles,
   type ReadyFile,
   readAttachments,
   storeFiles,
@@ -372,9 +372,7 @@ async function resumeWithLease(
   thread.control.hadEnded = hadEnded;
   const { words, by: person = owner, audit, limits } = options;
   const by = person === owner ? { by: owner } : { by: person, process: owner };
-  const attached = files.map(
-    (file) => ({ type: 'injected_message', data: { ...fileMessage(file), by: person } }) as const,
-  );
+  const attached = followUpFiles(files, person);
   if (audit) thread.journal.audit(audit);
   for (const row of audit ? vouchRows(files, audit) : []) thread.journal.audit(row);
   if (audit && limits) {

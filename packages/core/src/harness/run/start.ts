@@ -22,7 +22,7 @@ import type { HookStart, JournalEvent, WhatRan } from '../../journal/index.ts';
 import type { AuditEntry, LeasedThread } from '../../store/index.ts';
 import { capsOn } from '../../trust/index.ts';
 import { RESTS, resultOf } from '../children/children.ts';
-import { fileMessage, storeFiles, vouchRows } from '../files/attachment.ts';
+import { openingFiles, storeFiles, vouchRows } from '../files/attachment.ts';
 import { MAX_HOOK_NESTING, MAX_RETRIES } from '../hooks/action.ts';
 import { packLimits } from '../limits/effective-limits.ts';
 import type { LimitAmounts } from '../limits/limit.ts';
@@ -229,9 +229,7 @@ async function begin(
   const { directive, limits, inputs, model, files = [] } = prepared;
   const isReference = modeFor(ports, directive, place.parent) === 'reference';
   const { marks, given, parent } = place;
-  const attached = files.map(
-    (file) => ({ type: 'user_message', data: fileMessage(file) }) as const,
-  );
+  const attached = openingFiles(files);
   const opened = { marks, given, parent, isReference, attached };
   const opening = await openingEvents(ports, prepared, message, opened);
   if (!opening.ok) return opening;

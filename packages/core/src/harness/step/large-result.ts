@@ -31,7 +31,7 @@ export interface Result {
   isError: boolean;
   /** Facts that the tool declares about fields of the result. */
   facts?: ResultFacts | undefined;
-  /** Files that the content names. */
+  /** Files of the thread that the content names. */
   files?: readonly FileBlock[] | undefined;
 }
 
@@ -156,9 +156,9 @@ export async function readPiece(
   if (!bytes.ok) return bytes;
   // A file is shown again as a whole. A stored result is a JSON object.
   if (bytes.output[0] !== OBJECT_START) {
-    const known = await findFile(thread, hash);
-    if (!known.ok) return known;
-    const { file, marks } = known.output;
+    const match = await findFile(thread, hash);
+    if (!match.ok) return match;
+    const { file, marks } = match.output;
     return ok(withFiles(makeValue(fileValue(file), { descriptor: marks }), [file]));
   }
   const { content, marks, facts } = JSON.parse(Buffer.from(bytes.output).toString()) as Artifact;

@@ -297,8 +297,8 @@ export async function readFile(call: PrimitiveCall): Promise<Outcome<PrimitiveRe
     }
     const start = Buffer.alloc(SNIFFED_BYTES);
     const head = start.subarray(0, readSync(descriptor, start, 0, SNIFFED_BYTES, 0));
-    const shown = mayBeFile(head) ? await showFile(opened.output, place.output, call) : undefined;
-    return shown ?? (await showLines(opened.output, place.output, call));
+    const file = mayBeFile(head) ? await showFile(opened.output, place.output, call) : undefined;
+    return file ?? (await showLines(opened.output, place.output, call));
   } catch (error) {
     return diskFault(error, relative);
   } finally {

@@ -18,7 +18,7 @@ interface Upload {
   readonly name: string;
   readonly size: number;
   readonly at: number;
-  /** Absent while the body arrives. */
+  /** Absent while the body of the request arrives. */
   data?: Uint8Array;
 }
 
