@@ -1,4 +1,5 @@
 export { endUnattended } from './children/children.ts';
+export type { Attachment } from './files/attachment.ts';
 export { directiveLimits, packLimits } from './limits/effective-limits.ts';
 export { type Ending, type LoopPorts, runLoop, type Turn } from './loop.ts';
 export { runMemory } from './memory/memory-primitive.ts';

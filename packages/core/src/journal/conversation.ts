@@ -13,7 +13,7 @@ import {
   type ResultFacts,
   type Value,
 } from '../flow/index.ts';
-import type { Block, Message, ToolCallBlock } from '../llm/index.ts';
+import type { Block, FileBlock, Message, ToolCallBlock } from '../llm/index.ts';
 import { clearedResult, compactionText } from './compaction.ts';
 import { eventFlags } from './event-facts.ts';
 import type { JournalEvent } from './events.ts';
@@ -36,6 +36,8 @@ export interface RecordedResult {
   readonly marks: Descriptor;
   readonly isError: boolean;
   readonly facts?: ResultFacts | undefined;
+  /** Files of the thread that the content names. */
+  readonly files?: readonly FileBlock[] | undefined;
   /** Untrusted inputs of the directive, in the result that opens the conversation. Absent: none. */
   readonly given?: ReadonlyMap<string, Value> | undefined;
 }
@@ -52,6 +54,19 @@ export interface Display {
 
 /** Mark of every text of a model, in addition to the marks of the texts that it has read. */
 const FROM_MODEL = /* @__PURE__ */ describe({ taint: ['src:llm'] });
+
+/** An attachment: the text of a file, or a file that is an artifact. */
+interface Attached {
+  readonly name: string;
+  readonly text: string;
+  readonly file?: FileBlock | undefined;
+}
+
+/** Returns the value by which results and references name a file. It has the id of the artifact and no bytes. */
+export const fileValue = ({ type: _, sha256, ...facts }: FileBlock): JsonObject => ({
+  artifact: `sha256:${sha256}`,
+  ...facts,
+});
 
 /** A result that is trusted as a whole, or in some of its fields. */
 interface AnsweredResult {
@@ -98,8 +113,9 @@ export class Conversation {
   #marks = EMPTY;
   /** Calls of the last reply without a result, in order. */
   readonly #open = new Map<string, ToolCallBlock>();
-  #late: { text: string; marks: Descriptor; isOwn: boolean }[] = [];
+  #late: (() => void)[] = [];
   #bytes = 0;
+  #hasFiles = false;
   #trusted: Trusted = { texts: [], said: [], results: [] };
   #stranger: string | undefined;
   /** Hides untrusted text from the model. Absent: the model sees this text. */
@@ -139,7 +155,7 @@ export class Conversation {
    * first. `isOwn`: the harness wrote the text, so it can quote any text.
    */
   user(text: string, marks: Descriptor, isOwn = false): void {
-    if (this.#open.size > 0) this.#late.push({ text, marks, isOwn });
+    if (this.#open.size > 0) this.#late.push(() => this.user(text, marks, isOwn));
     else if (this.#display && carries(marks, 'untrusted')) {
       const view = this.#display.show(makeValue(text, { descriptor: marks }));
       this.learn(marks, false);
@@ -150,6 +166,26 @@ export class Conversation {
       if (!isOwn && isFromPerson(marks)) this.#trusted.said.push(text);
       this.#add('user', [{ type: 'text', text }]);
     }
+  }
+
+  /** Adds a file of a person. INVARIANT: its content never counts as said, even if the person vouches for it. */
+  attach(attached: Attached, marks: Descriptor): void {
+    if (this.#open.size > 0) {
+      this.#late.push(() => this.attach(attached, marks));
+      return;
+    }
+    const { name, text, file } = attached;
+    const isHidden = this.#display !== undefined && carries(marks, 'untrusted');
+    this.learn(marks, !isHidden);
+    if (this.#display && isHidden) {
+      const value = makeValue(file ? fileValue(file) : text, { descriptor: marks });
+      const { content } = this.#display.show(value);
+      this.#add('user', [{ type: 'text', text: `[file, not shown] ${JSON.stringify(content)}` }]);
+      return;
+    }
+    const title = `file ${JSON.stringify(name)}:`;
+    const content: Block[] = [{ type: 'text', text: file ? title : `${title}\n${text}` }];
+    this.#add('user', file ? [...content, file] : content);
   }
 
   /** Adds a reply. `turn`: the turn of a reply of the model. */
@@ -178,13 +214,16 @@ export class Conversation {
       this.#trusted.results.push({ tool, content: stored.content, marks: stored.marks, facts });
     }
     this.#open.delete(id);
-    const block: Block = { type: 'tool_result', id, content, ...(isError && { is_error: true }) };
+    // A file is as untrusted as its result. A reference stands for both.
+    const isShown = !(this.#display && carries(stored.marks, 'untrusted'));
+    const files = isShown && stored.files ? { files: stored.files } : {};
+    const error = isError && { is_error: true };
+    const block: Block = { type: 'tool_result', id, content, ...error, ...files };
     const name = tool === '' || call?.name === 'help' ? (call?.name ?? '') : tool;
     this.#results.set(block, { tool: name, ...(seq !== undefined && { seq }) });
     this.#add('user', [block]);
     if (this.#open.size > 0) return;
-    for (const message of this.#late.splice(0))
-      this.user(message.text, message.marks, message.isOwn);
+    for (const add of this.#late.splice(0)) add();
   }
 
   /**
@@ -203,6 +242,11 @@ export class Conversation {
   /** Returns the trusted texts and results of this conversation. */
   trusted(): Readonly<Trusted> {
     return this.#trusted;
+  }
+
+  /** True if a message can contain a file. */
+  hasFiles(): boolean {
+    return this.#hasFiles;
   }
 
   /** Returns the size of the messages, for the estimate of the next request. */
@@ -280,9 +324,9 @@ export class Conversation {
   #clearResults(cleared: ReadonlySet<number>): void {
     const refer = (block: Block): Block => {
       const { seq = -1, tool = '' } = this.#results.get(block) ?? {};
-      return block.type === 'tool_result' && cleared.has(seq)
-        ? { ...block, content: clearedResult(seq, tool, block.content) }
-        : block;
+      if (block.type !== 'tool_result' || !cleared.has(seq)) return block;
+      const { files: _, ...rest } = block;
+      return { ...rest, content: clearedResult(seq, tool, block.content) };
     };
     this.#messages = this.#messages.map((message) => {
       const content = message.content.map(refer);
@@ -323,7 +367,10 @@ export class Conversation {
   /** Joins neighbours of one role, because providers require that the roles alternate. */
   #add(role: Message['role'], content: readonly Block[]): void {
     if (content.length === 0) return;
-    for (const block of content) this.#bytes += JSON.stringify(block).length;
+    for (const block of content) {
+      this.#bytes += JSON.stringify(block).length;
+      this.#hasFiles ||= block.type === 'file' || (block.type === 'tool_result' && !!block.files);
+    }
     const last = this.#messages.at(-1);
     if (last?.role !== role) this.#messages.push({ role, content: [...content] });
     else
@@ -396,22 +443,23 @@ export function addToConversation(talk: OpenTalk, event: PlacedEvent): void {
   }
 }
 
-const keptIn = ({ content, marks, is_error, facts, given }: ToolResult): RecordedResult => ({
+const keptIn = ({ content, marks, is_error, facts, files, given }: ToolResult): RecordedResult => ({
   content,
   marks: unpackMarks(marks),
   isError: is_error,
   ...(facts && { facts }),
+  ...(files && { files }),
   ...(given && { given: unpackGiven(given) }),
 });
 
 function putInto({ conversation, references }: OpenTalk, event: PlacedEvent): void {
   switch (event.type) {
     case 'user_message':
-      conversation.user(event.data.text, unpackMarks(event.data.marks));
-      return;
     case 'injected_message': {
-      const { text, marks, by } = event.data;
-      conversation.user(text, unpackMarks(marks), by === 'harness');
+      const { text, marks, attached: name, file } = event.data;
+      const isOwn = event.type === 'injected_message' && event.data.by === 'harness';
+      if (name === undefined) conversation.user(text, unpackMarks(marks), isOwn);
+      else conversation.attach({ name, text, file }, unpackMarks(marks));
       return;
     }
     case 'assistant_message':

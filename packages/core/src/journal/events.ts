@@ -12,12 +12,14 @@ import {
   hasOwnLine,
   hookDecision,
   line,
+  messageText,
   replyText,
   resultLine,
 } from './event-text.ts';
 import {
   about,
   approval,
+  attachment,
   call,
   compaction,
   costUpdate,
@@ -80,7 +82,7 @@ export const EVENTS = {
     },
   ),
   user_message: entry(markedText, {
-    text: ({ text }) => line('›', 'dim', text),
+    text: (message) => line('›', 'dim', messageText(message)),
     isInput: true,
     isMessage: true,
     isFrame: true,
@@ -235,8 +237,8 @@ export const EVENTS = {
     origin: 'external',
     isProgress: true,
   }),
-  injected_message: entry(fields({ text, marks, by: text }, { reminder: yes }), {
-    text: ({ by, text }) => line('›', 'you', `${by}: ${text}`),
+  injected_message: entry(fields({ text, marks, by: text }, { reminder: yes, ...attachment }), {
+    text: (message) => line('›', 'you', `${message.by}: ${messageText(message)}`),
     isInput: true,
     isMessage: true,
     isProgress: true,

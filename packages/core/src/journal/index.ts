@@ -10,6 +10,7 @@ export {
   DIRECTIVE_CALL,
   type Display,
   eventsInForce,
+  fileValue,
   hasLastWord,
   lastReply,
   packGiven,

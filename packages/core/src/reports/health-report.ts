@@ -179,6 +179,17 @@ function aboutProviders(runtime: Runtime, env: Env): HealthFinding[] {
   });
 }
 
+/** Names models of the user and the project that get text alone, because their rows do not declare more. */
+function aboutModels({ library }: Runtime): HealthFinding[] {
+  const rows = getOwn(library.config('models').value, 'models');
+  const silent = Object.entries(isObject(rows) ? rows : {}).filter(
+    ([, row]) => getOwn(row, 'input') === undefined,
+  );
+  if (silent.length === 0) return [];
+  const message = `${silent.map(([id]) => id).join(', ')} declared without \`input\`, so files are refused`;
+  return [note('models', message, 'add `input: [text]`, with `image` and `pdf`, in `models.yaml`')];
+}
+
 function aboutKeys({ keys, trustStore, home }: Runtime): HealthFinding[] {
   const [own, trusted] = [keys.list(), trustStore.list()];
   return [
@@ -327,6 +338,7 @@ export async function healthReport(runtime: Runtime, env: Env): Promise<HealthRe
     ...(await aboutMemory(runtime)),
     ...(await aboutSchedules(runtime)),
     ...aboutProviders(runtime, env),
+    ...aboutModels(runtime),
   ];
   return { healthy: !findings.some(({ state }) => state === 'bad'), findings };
 }

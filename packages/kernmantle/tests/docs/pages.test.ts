@@ -41,6 +41,7 @@ async function follow(page: string, change?: (text: string) => string): Promise<
 
 test('the command line', () => follow('docs/command-line.md'));
 test('signatures and trust', () => follow('docs/signatures-and-trust.md'));
+test('attachments', () => follow('docs/attachments.md'));
 test('goal runs', () => follow('docs/goal-runs.md'));
 test('long conversations', () => follow('docs/compaction.md'));
 test('forks', () => follow('docs/fork.md'));

@@ -120,7 +120,9 @@ export class Facts {
       case 'injected_message': {
         const isPerson =
           data.marks.taint.includes('src:user') && !data.marks.taint.includes('untrusted');
-        if (data.by !== 'harness' && isPerson) this.#said(seq, data.by, data.text);
+        // The content of a file is not said by a person.
+        const isFile = data.attached !== undefined;
+        if (data.by !== 'harness' && isPerson && !isFile) this.#said(seq, data.by, data.text);
         return;
       }
       case 'tool_call':

@@ -71,7 +71,7 @@ class Pass {
 
   constructor(thread: Thread, need: RoomNeed) {
     const { request } = need;
-    const before = inputOf(thread.talk);
+    const before = inputOf(thread);
     [this.#thread, this.#need] = [thread, need];
     this.window = windowOf(thread) ?? UNKNOWN;
     this.data = {
@@ -162,7 +162,7 @@ class Pass {
   /** Changes the conversation. It changes before the journal is written, in the same synchronous stretch. */
   #apply(): void {
     this.#thread.talk.conversation.compact(this.data);
-    this.data.after = inputOf(this.#thread.talk);
+    this.data.after = inputOf(this.#thread);
   }
 
   /** Reads the events since the last pass, for the facts and for the numbers of results. */
@@ -322,7 +322,7 @@ class Pass {
 async function endTooLarge(thread: Thread, { usable }: Window): Promise<Turn | undefined> {
   const { talk, journal, control } = thread;
   const { conversation, system, opening } = talk;
-  const input = inputOf(talk);
+  const input = inputOf(thread);
   const begin = opening.reduce((sum, { data }) => sum + JSON.stringify(data).length, 0);
   const limit = limitEvent('context', BigInt(input), BigInt(Math.floor(usable)));
   const { error } = limitFault(limit, BigInt(input));
@@ -362,7 +362,7 @@ export async function makeRoom(
   first: RoomNeed,
   between: Between,
 ): Promise<Turn | undefined> {
-  const { talk, control, budget } = thread;
+  const { control, budget } = thread;
   const ended = (): Turn | undefined => control.ending && { ending: control.ending };
   if (await resumeLostHook(thread)) return ended() ?? { again: true };
   let need: RoomNeed | undefined = first;
@@ -377,6 +377,6 @@ export async function makeRoom(
   }
   const window = windowOf(thread);
   const isOff = budget.limits.context_compact.value === 'off';
-  if (!window || isOff || inputOf(talk) <= window.usable) return undefined;
+  if (!window || isOff || inputOf(thread) <= window.usable) return undefined;
   return await endTooLarge(thread, window);
 }

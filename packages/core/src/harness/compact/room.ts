@@ -2,8 +2,9 @@
 // request. `make-room.ts` has the pass itself, which most threads never load.
 import { getOwn, type JsonObject, numberAt, objectAt } from '../../base/index.ts';
 import type { Compaction, JournalEvent, Marks } from '../../journal/index.ts';
-import { estimateTokens } from '../../llm/index.ts';
-import type { HarnessPorts, Talk, Thread } from '../thread/thread.ts';
+import { bytesForTokens, estimateTokens } from '../../llm/index.ts';
+import { fitFiles } from '../files/fit-files.ts';
+import type { HarnessPorts, Thread } from '../thread/thread.ts';
 import { toolBytes } from '../turn/ask-model.ts';
 
 /** A request of a person or of the model to make room. `focus`: what the summary must keep. */
@@ -122,12 +123,18 @@ export function windowOf({
   return { whole, usable: whole - Math.min(model.max_output ?? ANSWER, ANSWER, whole / 4) };
 }
 
-/** Returns the size of the next request of a conversation, in bytes. */
-export const requestBytes = ({ conversation, system, tools }: Talk): number =>
-  conversation.bytes() + system.length + (tools?.length === 0 ? 0 : toolBytes(tools));
+/** Returns the size of the next request in bytes. Files count as the text that would have as many tokens. */
+export function requestBytes(thread: Pick<Thread, 'ports' | 'talk'>): number {
+  const { conversation, system, tools } = thread.talk;
+  const files = bytesForTokens(fitFiles(thread).tokens);
+  return (
+    conversation.bytes() + system.length + (tools?.length === 0 ? 0 : toolBytes(tools)) + files
+  );
+}
 
 /** Returns the estimated input of the next request, as it will be reserved. */
-export const inputOf = (talk: Talk): number => estimateTokens(requestBytes(talk), talk.ratio);
+export const inputOf = (thread: Pick<Thread, 'ports' | 'talk'>): number =>
+  estimateTokens(requestBytes(thread), thread.talk.ratio);
 
 /** Returns the number of bytes whose estimate is this number of tokens. */
 export const bytesFor = (tokens: number, ratio?: number): number =>
@@ -140,12 +147,10 @@ export interface RoomNeed {
 }
 
 /** Returns why the thread must make room before its next turn. `undefined`: it need not. */
-export function roomNeeded({
-  talk,
-  budget,
-  hooks,
-  journal,
-}: Pick<Thread, 'talk' | 'budget' | 'hooks' | 'journal'>): RoomNeed | undefined {
+export function roomNeeded(
+  thread: Pick<Thread, 'ports' | 'talk' | 'budget' | 'hooks' | 'journal'>,
+): RoomNeed | undefined {
+  const { talk, budget, hooks, journal } = thread;
   const { room, unjudged } = talk;
   const { value: mode, at, from } = budget.limits.context_compact;
   const isPassOpen =
@@ -157,7 +162,7 @@ export function roomNeeded({
   if (isPassOpen) return { isForced: true };
   const window = mode === 'off' ? undefined : windowOf({ talk, budget });
   if (!window) return undefined;
-  const input = inputOf(talk);
+  const input = inputOf(thread);
   if (input <= at * window.usable) return undefined;
   const isForced = input > window.usable;
   const isResting = journal.turn < room.notBefore || journal.turn - room.lastTurn < REST_TURNS;

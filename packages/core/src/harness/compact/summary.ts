@@ -20,6 +20,8 @@ function lineOf(role: Message['role'], block: Block): JsonObject | undefined {
       const result = shorten(plainText(block.content), MAX_RESULT);
       return { role: 'tool', ...(block.is_error && { failed: true }), result };
     }
+    case 'file':
+      return { role, file: block.name ?? block.mime };
     case 'thinking':
       return undefined;
   }

@@ -133,9 +133,12 @@ class Vaults {
   }
 }
 
-const ARTIFACT = /sha256:[0-9a-f]{64}/g;
+const ARTIFACT = /sha256(?::|":")([0-9a-f]{64})/g;
 /** Returns the names of artifacts in a text. Results name them, and so do calls that read them. */
-export const artifactsIn = (text: string): readonly string[] => text.match(ARTIFACT) ?? [];
+export const artifactsIn = (text: string): readonly string[] =>
+  Array.from(text.matchAll(ARTIFACT), ([, hash]) => `sha256:${hash}`);
+/** False for a file. Known secrets are not found inside of images and PDF streams. */
+const isObjectText = (bytes: Uint8Array): boolean => bytes[0] === '{'.charCodeAt(0);
 
 const MAX_NESTING = 200;
 const asBytes = (value: JsonObject): Uint8Array => Buffer.from(JSON.stringify(value));
@@ -265,7 +268,7 @@ function sealThreads({ store, known }: SealPorts, vaults: Vaults) {
   return { createThread, fire, commit };
 }
 
-/** Returns the functions of the store that read inputs and artifacts, with restored secrets. Both are JSON. */
+/** Returns the functions of the store that read inputs and artifacts, with restored secrets. An artifact is JSON or a file. */
 function sealReads(
   { store, known }: SealPorts,
   vaults: Vaults,
@@ -290,6 +293,7 @@ function sealReads(
       return restored;
     },
     async putArtifact(thread, bytes) {
+      if (!isObjectText(bytes)) return await store.putArtifact(thread, bytes);
       const value = asJson(bytes);
       if (!value.ok) return value;
       const loaded = await vaults.load(thread);
@@ -304,6 +308,7 @@ function sealReads(
     },
     async artifact(thread, hash) {
       const bytes = await store.artifact(thread, hash);
+      if (bytes.ok && !isObjectText(bytes.output)) return bytes;
       const value = bytes.ok ? asJson(bytes.output) : bytes;
       if (!value.ok) return value;
       const loaded = await vaults.load(thread);

@@ -6,14 +6,17 @@ import {
   type Descriptor,
   elementOf,
   factsOf,
+  makeValue,
   markFailure,
   type ResultFacts,
   restoreFields,
   type Value,
 } from '../../flow/index.ts';
-import { decode, type Recorded } from '../../journal/index.ts';
+import { decode, fileValue, type Recorded } from '../../journal/index.ts';
+import type { FileBlock } from '../../llm/index.ts';
+import { findFile, withFiles } from '../files/keep-files.ts';
 import { packMarks, unpackMarks } from '../thread/conversation.ts';
-import type { DirectiveTalk, HarnessPorts, Thread } from '../thread/thread.ts';
+import type { DirectiveTalk, HarnessPorts, OwnJournal, Thread } from '../thread/thread.ts';
 import { shorten, sizeUpTo } from './shorten-value.ts';
 
 /** Largest result in characters. `max_result` of `limits.yaml` overrides it. */
@@ -28,9 +31,16 @@ export interface Result {
   isError: boolean;
   /** Facts that the tool declares about fields of the result. */
   facts?: ResultFacts | undefined;
+  /** Files of the thread that the content names. */
+  files?: readonly FileBlock[] | undefined;
 }
 
-function bounds({ library }: HarnessPorts): { max: number; preview: number } {
+type LimitPorts = Pick<HarnessPorts, 'library'>;
+
+/** Returns the largest number of characters of a result. A larger one becomes an artifact. */
+export const largestResult = (ports: LimitPorts): number => bounds(ports).max;
+
+function bounds({ library }: LimitPorts): { max: number; preview: number } {
   const configured = numberAt(library.config('limits').value, 'max_result') ?? -1;
   const least = Math.max(configured >= 0 ? configured : MAX_RESULT, 1000);
   return { max: least, preview: Math.min(PREVIEW, least / 2) };
@@ -131,19 +141,26 @@ export interface Piece {
 
 /** Returns a piece of an artifact, with the labels of the part that it comes from. */
 export async function readPiece(
-  ports: HarnessPorts,
-  thread: string,
+  thread: OwnJournal,
   hash: string,
   { field, offset, length }: Piece,
 ): Promise<Outcome<Value>> {
+  const { ports, place } = thread;
   if (field !== '' && !field.startsWith('/')) {
     return fail(
       'invalid_input',
       `\`field\` cannot be \`${field}\`; start it with /, such as /content`,
     );
   }
-  const stored = await storedResult(ports, thread, hash);
+  const stored = await storedResult(ports, place.id, hash);
   if (!stored.ok) return stored;
+  // A file is shown again as a whole. A stored result is a JSON object.
+  if (stored.output === 'file') {
+    const match = await findFile(thread, hash);
+    if (!match.ok) return match;
+    const { file, marks } = match.output;
+    return ok(withFiles(makeValue(fileValue(file), { descriptor: marks }), [file]));
+  }
   const { content, marks, facts } = stored.output;
   const part = partOf(restoreFields(content, unpackMarks(marks), facts), field);
   if (!part.ok) return part;
@@ -165,6 +182,8 @@ export async function readPiece(
   return ok(restoreFields(output, descriptor, piece));
 }
 
+const OBJECT_START = '{'.charCodeAt(0);
+
 interface Artifact {
   readonly content: Json;
   readonly marks: Json;
@@ -176,11 +195,12 @@ async function storedResult(
   ports: Pick<HarnessPorts, 'store'>,
   thread: string,
   name: string,
-): Promise<Outcome<Artifact>> {
+): Promise<Outcome<Artifact | 'file'>> {
   const seq = /^event:(\d{1,12})$/.exec(name)?.[1];
   if (seq === undefined) {
     const bytes = await ports.store.artifact(thread, name);
     if (!bytes.ok) return bytes;
+    if (bytes.output[0] !== OBJECT_START) return ok('file');
     return ok(JSON.parse(Buffer.from(bytes.output).toString()) as Artifact);
   }
   const read = await ports.store.read(thread, { after: Number(seq) - 1, types: ['tool_result'] });

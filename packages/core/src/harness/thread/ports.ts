@@ -14,6 +14,7 @@ import type {
 import type { Marks, Noted, Recorded } from '../../journal/index.ts';
 import type { Audit, Caller, EventFilter, StreamEvent, Verifier } from '../../kernel/index.ts';
 import type {
+  FileSource,
   Message,
   ModelReply,
   ReaderOptions,
@@ -208,6 +209,8 @@ export interface ReplayPort {
 export interface ModelRequest {
   system: string;
   messages: readonly Message[];
+  /** Files in the messages. They are read when the body is written. */
+  files?: FileSource;
   tools: readonly ToolDefinition[];
   maxTokens: number;
   /** Cache of the messages in the form in which earlier requests of this conversation contained them. */

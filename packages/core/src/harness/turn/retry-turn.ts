@@ -2,7 +2,8 @@
 // charged and recorded by itself. `retries` of `limits.yaml` has the backoff: a busy provider that charges
 // nothing is asked again for minutes, a request that may be charged only a few times.
 import { type Failure, getOwn, type Json, numberAt } from '../../base/index.ts';
-import { switchModel } from '../thread/choose-model.ts';
+import { acceptsFiles } from '../files/fit-files.ts';
+import { modelFor, switchModel } from '../thread/choose-model.ts';
 import { timeLeft } from '../thread/interruption.ts';
 import type { CalledOff, DirectiveTalk, HarnessPorts, Thread } from '../thread/thread.ts';
 
@@ -83,15 +84,17 @@ function waitFor(
   return goesOn ? ms : undefined;
 }
 
-const fallbackOf = ({
-  place: { directive },
-  talk: { model, triedModels, compact },
-}: DirectiveTalk): string | undefined => {
+/** Returns the model that can answer instead. A model that does not accept the files of the request is skipped. */
+function fallbackOf(thread: DirectiveTalk): string | undefined {
+  const { model, triedModels, compact, conversation } = thread.talk;
   // A summary can be left out, so it changes no model.
   if (compact) return undefined;
-  const fallback = directive.model?.fallback_id ?? model.fallback;
-  return fallback === undefined || triedModels.has(fallback) ? undefined : fallback;
-};
+  const fallback = thread.place.directive.model?.fallback_id ?? model.fallback;
+  if (fallback === undefined || triedModels.has(fallback)) return undefined;
+  if (!conversation.hasFiles()) return fallback;
+  const other = modelFor(thread.ports, fallback);
+  return other.ok && acceptsFiles(thread, other.output) ? fallback : undefined;
+}
 
 export function nextMove(
   thread: Thread,

@@ -208,7 +208,7 @@ export class TurnAccount {
   /** Stage 4: checks local limits, then reserves along the whole chain, if necessary after a wait. */
   async reserve(): Promise<Outcome<LimitReservation>> {
     const thread = this.#thread;
-    this.bytes = requestBytes(thread.talk);
+    this.bytes = requestBytes(thread);
     this.next = undefined;
     this.isBegun = false;
     this.#most = (await thread.ports.replay?.fitted(thread.place.id)) ?? MAX_ANSWER;

@@ -6,6 +6,7 @@ import {
   flag,
   isObject,
   type JsonObject,
+  listOf,
   type Outcome,
   ok,
   oneOf,
@@ -80,13 +81,16 @@ const from: Rule<number | 'last'> = (value, place) =>
 const point: Rule<ForkPoint> = (value, place) =>
   readForkPoint(typeof value === 'number' ? String(value) : plainText(value)) ??
   wrongType(place, 'the number of an event, `turn:N` or `last`', value);
+const attach = listOf(
+  record({ upload: name, trusted: flag, paste: flag }, { required: ['upload'] }),
+);
 
 const RULES = {
   run: record(
-    { directive: name, inputs: object, limits, model: name, message: words(MAX_WORDS) },
+    { directive: name, inputs: object, limits, model: name, message: words(MAX_WORDS), attach },
     { required: ['directive'] },
   ),
-  resume: record({ limits, model: name, message: words(MAX_WORDS, 1), from, why }),
+  resume: record({ limits, model: name, message: words(MAX_WORDS, 1), from, why, attach }),
   fork: record({ limits, model: name, message: words(MAX_WORDS, 1), at: point, why }),
   inject: record(
     { text: words(MAX_WORDS, 1), role: oneOf(['user', 'system']) },

@@ -1,0 +1,54 @@
+// Puts the bytes of files into the text of a request at sending. Until then the text has a mark for each file, so
+// that neither the conversation nor the caches of requests hold base64. INVARIANT: no model and no author of a text
+// knows a mark, because it contains a number that this process has drawn and that no request contains.
+import { randomUUID } from 'node:crypto';
+
+/** The files of one request, by hash in hex. One file is in memory at a time. */
+export interface FileSource {
+  readonly sizes: ReadonlyMap<string, number>;
+  /** Returns as many bytes as `sizes` says. */
+  read(sha256: string): Promise<Uint8Array>;
+}
+
+const HASH = 64;
+let drawn: string | undefined;
+
+function prefix(): string {
+  drawn ??= `file:${randomUUID()}:`;
+  return drawn;
+}
+
+/** Returns the text that stands for the base64 of a file. */
+export const fileMark = (sha256: string): string => `${prefix()}${sha256}`;
+
+const base64Length = (bytes: number): number => 4 * Math.ceil(bytes / 3);
+
+/** Returns the body of a request with its files. The only copy of their base64 is the returned buffer. */
+export async function putFiles(text: string, { sizes, read }: FileSource): Promise<Buffer> {
+  const [first = '', ...rest] = text.split(prefix());
+  const parts = rest.map((part) => [part.slice(0, HASH), part.slice(HASH)] as const);
+  let length = Buffer.byteLength(first);
+  for (const [hash, after] of parts) {
+    length += base64Length(sizes.get(hash) ?? 0) + Buffer.byteLength(after);
+  }
+  const body = Buffer.alloc(length);
+  let position = body.write(first);
+  for (const [hash, after] of parts) {
+    if (sizes.has(hash)) position += writeBase64(body, position, await read(hash));
+    position += body.write(after, position);
+  }
+  return body;
+}
+
+/** Number of bytes that are encoded at once. It is a multiple of three, so the pieces can be joined. */
+const PIECE = 3 * 64 * 1024;
+
+function writeBase64(body: Buffer, start: number, bytes: Uint8Array): number {
+  let position = start;
+  for (let at = 0; at < bytes.length; at += PIECE) {
+    const size = Math.min(PIECE, bytes.length - at);
+    const piece = Buffer.from(bytes.buffer, bytes.byteOffset + at, size);
+    position += body.write(piece.toString('base64'), position, 'latin1');
+  }
+  return position - start;
+}
