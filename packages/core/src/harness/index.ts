@@ -9,6 +9,7 @@ export { type ReplayOptions, type ReplayReport, replayThread } from './replay/re
 export { answerIn, askInside, callBinding, renewed } from './rights/ask-about-call.ts';
 export { helpSignal } from './rights/ask-for-help.ts';
 export { callShown } from './rights/call-shown.ts';
+export { answersInForce, type LastingAnswer } from './rights/lasting-answers.ts';
 export { prepareThread, type RunRequest, refusalsOf } from './run/prepare.ts';
 export { finishEnded, mendTranscript } from './run/recover.ts';
 export type { ResumeOptions } from './run/reopen.ts';

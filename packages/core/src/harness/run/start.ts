@@ -51,7 +51,7 @@ import {
   isUnaffordable,
   splitLimits,
 } from './run-hook.ts';
-import { hasHooks } from './runner.ts';
+import { CHAT, hasHooks } from './runner.ts';
 
 export interface ThreadOrigin {
   parent?: Thread;
@@ -84,7 +84,7 @@ export interface Started {
 
 async function createRow(
   ports: HarnessPorts,
-  { item, directive, limits, inputs }: Prepared,
+  { id: directiveId, directive, limits, inputs }: Prepared,
   place: ThreadOrigin,
   events: readonly JournalEvent[],
   reserved: LimitAmounts,
@@ -99,7 +99,7 @@ async function createRow(
     const drawFrom = place.drawFrom ?? (detached && parent ? detachedKey(id) : undefined);
     return insertThread(ports, place, {
       id,
-      directive: item.id,
+      directive: directiveId,
       version: directive.version,
       runner,
       ...(identity ? identity.output : { project: ports.project }),
@@ -407,10 +407,15 @@ export async function runDirective(
 ): Promise<Outcome<ThreadResult>> {
   const prepared = await prepareThread(ports, request);
   if (!prepared.ok) return prepared;
-  const place = { by: request.by };
+  const place = originOf(request);
   const ran = await runPrepared(ports, prepared.output, place, signal, request.message ?? '');
   return await goOnChanged(ports, ran);
 }
+
+const originOf = ({ by, chat }: RunRequest): ThreadOrigin => ({
+  by,
+  ...(chat && { runner: CHAT }),
+});
 
 /** Prepares a thread for another machine. If the store has a fleet, a provider key can be missing here. */
 export async function prepareElsewhere(
@@ -432,7 +437,7 @@ export async function enqueueDirective(
 ): Promise<Outcome<{ thread: string; created: number }>> {
   const prepared = await prepareElsewhere(ports, request);
   if (!prepared.ok) return prepared;
-  const place = { by: request.by, isQueued: true } as const;
+  const place = { ...originOf(request), isQueued: true } as const;
   const never = new AbortController().signal;
   const queued = await startPrepared(ports, prepared.output, place, never, request.message ?? '');
   return queued.ok ? ok({ thread: queued.output.id, created: queued.output.created }) : queued;
