@@ -23,6 +23,7 @@ import type { RunResult } from './thread-run.ts';
 
 export type { Code, Fault, Json, JsonObject, Outcome } from '@kernmantle/core/base';
 export type {
+  Attachment,
   Ending,
   LoopPorts,
   PlainRequest,

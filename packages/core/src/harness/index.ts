@@ -1,4 +1,5 @@
 export { endUnattended } from './children/children.ts';
+export type { Attachment } from './files/attachment.ts';
 export { directiveLimits, packLimits } from './limits/effective-limits.ts';
 export { type Ending, type LoopPorts, runLoop, type Turn } from './loop.ts';
 export { type FollowedRun, followThread } from './observe/follow-thread.ts';

@@ -20,6 +20,7 @@ import {
 import { checkInputs } from '../../kernel/index.ts';
 import { type Price, type ResolvedModel, resolveModel } from '../../llm/index.ts';
 import { missingAtStart } from '../../trust/index.ts';
+import type { Attachment } from '../files/attachment.ts';
 import { compileHooks } from '../hooks/select-hook.ts';
 import { directiveLimits, type LimitSources } from '../limits/effective-limits.ts';
 import type { EffectiveLimits } from '../limits/limit.ts';
@@ -32,6 +33,8 @@ export interface RunRequest {
   directive: string;
   inputs?: JsonObject;
   message?: string;
+  /** Files for the model. They stand before the message. */
+  attach?: readonly Attachment[];
   /** A tier or a model id instead of the directive's. */
   model?: string;
   /** Limits that narrow those of the directive. */

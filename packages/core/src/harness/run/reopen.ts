@@ -21,6 +21,7 @@ import {
   type ThreadRow,
   type ThreadStatus,
 } from '../../store/index.ts';
+import type { Attachment } from '../files/attachment.ts';
 import { unpackCost, usedAmounts } from '../limits/cost.ts';
 import { packLimits, unpackLimits } from '../limits/effective-limits.ts';
 import {
@@ -40,6 +41,8 @@ export interface ResumeOptions {
   /** Snapshot to go back to first. With it, a root that has ended can be resumed too. */
   from?: SnapshotName;
   words?: RewindWords;
+  /** Files for the model. They stand before the words. Set by a person, like `reopen`. */
+  attach?: readonly Attachment[];
   /** Set by a person. Also resumes after `limit`, `failed`, `terminated` and, with a message, `completed`. */
   reopen?: true;
   /** New limits, which replace the old ones with the same names. Set by a person, like `reopen`. */
