@@ -18,6 +18,7 @@ export { releaseUnstarted, resumeLeasedThread, resumeThread } from './run/resume
 export { unaffordableHooks } from './run/run-hook.ts';
 export { enqueueDirective, runDirective } from './run/start.ts';
 export { askModel } from './script-thread/script-actions.ts';
+export { environmentSecrets } from './secrets/known-secrets.ts';
 export {
   artifactKind,
   createThreadPrimitive,

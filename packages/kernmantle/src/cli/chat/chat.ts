@@ -1,9 +1,9 @@
 // Implements `chat`: a conversation about a project. An ordinary thread runs it, under the rights and limits of its
 // directive. A terminal gets an editor and a status line, a program gets JSON lines.
-import { EXIT, type Failure, fail, type Outcome, ok } from '@kernmantle/core/base';
+import { compact, EXIT, type Failure, fail, type Outcome, ok } from '@kernmantle/core/base';
 import type { RunRequest } from '@kernmantle/core/harness';
 import type { ProviderEndpoint } from '@kernmantle/core/llm';
-import { chatDirective, type Runtime } from '@kernmantle/core/runtime';
+import { chatDirective, type Runtime, type ThreadObserver } from '@kernmantle/core/runtime';
 import { asList, asText, type CommandCall, type CommandRun, type Ending } from '../command.ts';
 import {
   printWarnings,
@@ -12,6 +12,7 @@ import {
   warnPolicies,
   withReplies,
 } from '../commands/run.ts';
+import { askLine } from '../terminal/terminal.ts';
 import { mayLeave } from '../threads/follow-queued.ts';
 import { createRunView } from '../threads/live-view.ts';
 import { type ThreadWork, withThreads } from '../threads/open-threads.ts';
@@ -50,6 +51,22 @@ async function oneRound(session: ChatSession, line: ChatLine, { terminal }: Comm
   return await exitCodeOfThread(done.output, session.store);
 }
 
+/** Talks at a terminal that cannot draw: a line, its result, the next line. Ctrl-C interrupts a reply. */
+async function plainRounds(session: ChatSession, first: ChatLine | undefined, call: CommandCall) {
+  const { terminal } = call;
+  const interrupt = (): void => void session.interrupt();
+  for (let line = first; ; line = undefined) {
+    const typed = line?.text ?? (await askLine(terminal, '› '));
+    if (typed === undefined || typed.trim() === '/quit') return EXIT.done;
+    if (typed.trim() === '') continue;
+    process.on('SIGINT', interrupt);
+    const done = await session.round(line ?? { text: typed });
+    process.off('SIGINT', interrupt);
+    if (done.ok) showResult(done.output, terminal);
+    else terminal.finish(done, () => {});
+  }
+}
+
 function requestFor(call: CommandCall, runtime: Runtime): Outcome<RunRequest> {
   const name = asText(call.args[0]);
   const directive = name === undefined ? chatDirective(runtime.home) : ok(name);
@@ -61,7 +78,11 @@ function requestFor(call: CommandCall, runtime: Runtime): Outcome<RunRequest> {
 
 async function open(call: CommandCall, standIn?: ProviderEndpoint): Promise<Ending> {
   const { terminal, options } = call;
-  const view = createRunView(terminal);
+  const isTalk = terminal.isInteractive && terminal.isLive;
+  const front = isTalk
+    ? (await import('./terminal-chat.ts')).createTerminalChat(terminal)
+    : undefined;
+  const view = front ? undefined : createRunView(terminal);
   let session: ChatSession | undefined;
   let request: Outcome<RunRequest> = fail('internal_error', 'no request');
   const attach = asList(options.attach).map((path) => ({ path }));
@@ -76,18 +97,21 @@ async function open(call: CommandCall, standIn?: ProviderEndpoint): Promise<Endi
     if (!row.ok) return refuse(row);
     const first =
       message === undefined ? undefined : { text: message, ...(attach[0] && { attach }) };
-    if (terminal.json || !terminal.isInteractive) await view.begin(access.store, row.output?.id);
-    if (terminal.json) {
+    if (front) return await front.run(session, first);
+    await view?.begin(access.store, row.output?.id);
+    if (terminal.json && view) {
       const { jsonChat } = await import('./json-chat.ts');
       return await jsonChat(session, { terminal, view, first });
     }
     if (!terminal.isInteractive) return await oneRound(session, first ?? { text: '' }, call);
-    return refuse(fail('usage', USAGE));
+    return await plainRounds(session, first, call);
   }
   const observer = {
+    onText: front?.live.onText ?? view?.live.onText,
     onEvent(thread: string, event: Parameters<ChatSession['hear']>[1]) {
+      if (front) return front.live.onEvent(thread, event);
       session?.hear(thread, event);
-      view.live.onEvent?.(thread, event);
+      view?.live.onEvent?.(thread, event);
     },
   };
   return await untilLost(
@@ -100,10 +124,10 @@ async function open(call: CommandCall, standIn?: ProviderEndpoint): Promise<Endi
             return await talk(access);
           } finally {
             session?.close();
-            await view.end();
+            await view?.end();
           }
         },
-        observer,
+        compact<ThreadObserver>(observer),
         async (runtime) => {
           warnPolicies(runtime, terminal);
           request = requestFor(call, runtime);

@@ -15,7 +15,7 @@ const [LEAVE, NO_MORE, BACK, ERASE, KILL, ESCAPE] = [
 ];
 
 export interface Keyboard {
-  /** Drops all input until now, or until this many milliseconds from now. Ctrl-C counts in any case. */
+  /** Drops all input until now, or until no key came for this many milliseconds. Ctrl-C counts in any case. */
   discard(ms?: number): Promise<void>;
   /** Returns the next key. Undefined if the person cancels or the signal aborts. */
   key(signal?: AbortSignal): Promise<string | undefined>;
@@ -97,7 +97,13 @@ export function openKeyboard({ isEchoed = true }: { isEchoed?: boolean } = {}): 
   stdin.on('data', onData).once('end', leave).once('close', leave).resume();
   return {
     async discard(ms = 0) {
-      if (ms > 0) await sleep(ms);
+      for (let isQuiet = false; ms > 0 && !isQuiet && !isGone; ) {
+        isGone ||= typed.includes(LEAVE);
+        typed = '';
+        await sleep(ms);
+        // A person who types does not answer.
+        isQuiet = typed === '';
+      }
       for (let round = 0; round < ROUNDS; round++) await nextRound();
       isGone ||= typed.includes(LEAVE);
       typed = '';

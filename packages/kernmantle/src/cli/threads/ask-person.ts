@@ -1,5 +1,5 @@
 // Asks the person at the terminal to decide about a call. The dialog shows the call and the possible answers.
-// It has no default answer. Keys from before the question was complete, or from the next 300 ms, decide nothing.
+// It has no default answer. Keys from before the question was complete, or before a pause of 300 ms, decide nothing.
 import { getOwn, isObject, plainText } from '@kernmantle/core/base';
 import type { Noted } from '@kernmantle/core/journal';
 import {
@@ -16,7 +16,7 @@ import type { Approval, Store } from '@kernmantle/core/store';
 import type { Keyboard } from '../terminal/keyboard.ts';
 import { type Paint, type Terminal, visible } from '../terminal/terminal.ts';
 
-/** Time in which a person cannot have read the question. Keys of this time are dropped. */
+/** Time without a key after which a key is an answer. A person who still types has not read the question. */
 const SETTLE_MS = 300;
 const KEYS = { once: '[o]nce', value: '[v]alue', scope: '[s]cope', deny: '[d]eny' } as const;
 type Key = keyof typeof KEYS;
@@ -82,9 +82,10 @@ async function decide(
 
 /** Colours the lines of a change. */
 export const paintDiff = (text: string, paint: Paint): string =>
-  text.replace(/^[-+@].*$/gm, (line) =>
-    paint(line.startsWith('+') ? 'green' : line.startsWith('-') ? 'red' : 'blue', line),
-  );
+  text.replace(/^ *[-+@].*$/gm, (line) => {
+    const [sign] = line.trimStart();
+    return paint(sign === '+' ? 'green' : sign === '-' ? 'red' : 'blue', line);
+  });
 
 async function askAt(talk: Talk, text: string, row: Approval): Promise<PersonAnswer | undefined> {
   const { terminal, keyboard, signal } = talk;
@@ -99,8 +100,11 @@ async function askAt(talk: Talk, text: string, row: Approval): Promise<PersonAns
       return undefined;
     }
     const key = keys.find((one) => typed === one.charAt(0));
-    // Enter and other keys without a meaning do nothing.
-    if (key === undefined && typed !== 'w' && typed !== '?') continue;
+    // Enter and other keys without a meaning do nothing, and neither does the rest of a word.
+    if (key === undefined && typed !== 'w' && typed !== '?') {
+      await keyboard.discard(SETTLE_MS);
+      continue;
+    }
     terminal.ask(`${typed}\n`);
     const answer = key ? await decide(talk, key, row) : 'again';
     if (answer !== 'again') return answer;
