@@ -2,8 +2,10 @@
 import { getOwn, ok, plainText, systemClock } from '@kernmantle/core/base';
 import { createRuntime } from '@kernmantle/kernmantle';
 import { runCommand } from '@kernmantle/test-support/command-line';
+import { makePng } from '@kernmantle/test-support/files';
 import { directive, READ, read } from '@kernmantle/test-support/thread-project';
 import { describe, expect, inject, onTestFinished, test } from 'vitest';
+import { createUploads } from '../../web/src/server/routes/uploads.ts';
 import { createRuns } from '../../web/src/server/runs.ts';
 import { startProxy } from './faults/proxy.ts';
 import { got, openCliStage } from './support/cli-stage.ts';
@@ -37,7 +39,11 @@ describe.skipIf(server === '')('over a server (needs PostgreSQL)', () => {
     onTestFinished(() => runtime.close());
     const threads = got(await runtime.threads());
     const errors: Error[] = [];
+    const uploads = createUploads(systemClock);
+    const upload = got(uploads.begin('ann', 'a.png', 1));
+    uploads.put(upload, makePng(3, 3));
     const runs = createRuns({
+      uploads,
       runtime,
       store: async () => ok(threads.store),
       clock: systemClock,
@@ -45,7 +51,9 @@ describe.skipIf(server === '')('over a server (needs PostgreSQL)', () => {
       hub: { text: () => {} },
     });
     const asker = { who: 'ann', role: 'approve', id: 'a' } as Parameters<typeof runs.start>[1];
-    const begun = got(await runs.start({ directive: 'look', inputs: {} }, asker));
+    const begun = got(
+      await runs.start({ directive: 'look', inputs: {}, attach: [{ upload }] }, asker),
+    );
     expect(begun).toMatchObject({ kind: 'start', status: 'spawning' });
     expect([runs.count(), threads.atWork()]).toEqual([0, []]);
     const parameters = { directive_name: 'look' };
@@ -58,6 +66,13 @@ describe.skipIf(server === '')('over a server (needs PostgreSQL)', () => {
     const ids = [begun.thread_id, id];
     expect((await km('threads', 'wait', ...ids)).code).toBe(0);
     expect(errors).toEqual([]);
+    const events = got(await threads.store.read(begun.thread_id));
+    const attached = events.find(({ data }) => data.file !== undefined);
+    expect(attached?.data).toMatchObject({ attached: 'a.png', file: { mime: 'image/png' } });
+    const { sha256 } = attached?.data.file as { sha256: string };
+    expect(got(await threads.store.artifact(begun.thread_id, `sha256:${sha256}`))).toHaveLength(
+      makePng(3, 3).length,
+    );
     await runs.close();
   });
 

@@ -17,6 +17,7 @@ import {
 } from '@kernmantle/test-support/thread-project';
 import { expect, onTestFinished, test } from 'vitest';
 import type { WebCaller } from '../src/server/context.ts';
+import { createUploads } from '../src/server/routes/uploads.ts';
 import { createRuns } from '../src/server/runs.ts';
 
 const until = (holds: () => Promise<boolean>) => expect.poll(holds, { interval: 20 }).toBe(true);
@@ -32,6 +33,7 @@ function runsOf({ runtime, threads }: Stage) {
   const runs = createRuns({
     runtime,
     store: async () => ({ ok: true, output: threads.store }),
+    uploads: createUploads(systemClock),
     hub: { text: (_thread, piece) => void texts.push(piece) },
     clock: systemClock,
     onError: (error) => void errors.push(error.message),

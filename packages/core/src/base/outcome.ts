@@ -18,7 +18,13 @@ const KNOWN_CODES = [
   ...(['quota_exceeded', 'model_unavailable', 'provider_error', 'stream_incomplete'] as const),
   ...(['outcome_unknown', 'loop_detected', 'stuck', 'tool_failed', 'output_invalid'] as const),
   ...(['tool_chain_failed', 'config_invalid', 'dependency_missing', 'sandbox_missing'] as const),
-  ...(['thread_exists', 'spawn_failed', 'mcp_connection_failed', 'hook_failed'] as const),
+  ...([
+    'unsupported_input',
+    'thread_exists',
+    'spawn_failed',
+    'mcp_connection_failed',
+    'hook_failed',
+  ] as const),
   ...([
     'mcp_definition_changed',
     'hook_unaffordable',

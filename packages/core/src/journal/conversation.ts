@@ -12,7 +12,7 @@ import {
   type ResultFacts,
   type Value,
 } from '../flow/index.ts';
-import type { Block, Message, ToolCallBlock } from '../llm/index.ts';
+import type { Block, FileBlock, Message, ToolCallBlock } from '../llm/index.ts';
 import { eventFlags } from './event-facts.ts';
 import type { JournalEvent } from './events.ts';
 import { type Projection, project } from './projection.ts';
@@ -34,6 +34,8 @@ export interface RecordedResult {
   readonly marks: Descriptor;
   readonly isError: boolean;
   readonly facts?: ResultFacts | undefined;
+  /** Files that the content names. */
+  readonly files?: readonly FileBlock[] | undefined;
   /** Untrusted inputs of the directive, in the result that opens the conversation. Absent: none. */
   readonly given?: ReadonlyMap<string, Value> | undefined;
 }
@@ -50,6 +52,19 @@ export interface Display {
 
 /** Mark of every text of a model, in addition to the marks of the texts that it has read. */
 const FROM_MODEL = /* @__PURE__ */ describe({ taint: ['src:llm'] });
+
+/** An attachment: the text of a file, or a file that is an artifact. */
+interface Attached {
+  readonly name: string;
+  readonly text: string;
+  readonly file?: FileBlock | undefined;
+}
+
+/** Returns the value by which results and references name a file. It has the id of the artifact and no bytes. */
+export const fileValue = ({ type: _, sha256, ...facts }: FileBlock): JsonObject => ({
+  artifact: `sha256:${sha256}`,
+  ...facts,
+});
 
 /** A result that is trusted as a whole, or in some of its fields. */
 interface AnsweredResult {
@@ -70,8 +85,9 @@ export class Conversation {
   #marks = EMPTY;
   /** Calls of the last reply without a result, in order. */
   readonly #open = new Map<string, ToolCallBlock>();
-  #late: { text: string; marks: Descriptor; isOwn: boolean }[] = [];
+  #late: (() => void)[] = [];
   #bytes = 0;
+  #hasFiles = false;
   #trusted: Trusted = { texts: [], results: [] };
   #stranger: string | undefined;
   /** Hides untrusted text from the model. Absent: the model sees this text. */
@@ -111,7 +127,7 @@ export class Conversation {
    * first. `isOwn`: the harness wrote the text, so it can quote any text.
    */
   user(text: string, marks: Descriptor, isOwn = false): void {
-    if (this.#open.size > 0) this.#late.push({ text, marks, isOwn });
+    if (this.#open.size > 0) this.#late.push(() => this.user(text, marks, isOwn));
     else if (this.#display && carries(marks, 'untrusted')) {
       const view = this.#display.show(makeValue(text, { descriptor: marks }));
       this.learn(marks, false);
@@ -121,6 +137,26 @@ export class Conversation {
       if (!isOwn && !carries(marks, 'untrusted')) this.#trusted.texts.push(text);
       this.#add('user', [{ type: 'text', text }]);
     }
+  }
+
+  /** Adds a file of a person. INVARIANT: its content never counts as said, even if the person vouches for it. */
+  attach(attached: Attached, marks: Descriptor): void {
+    if (this.#open.size > 0) {
+      this.#late.push(() => this.attach(attached, marks));
+      return;
+    }
+    const { name, text, file } = attached;
+    const isHidden = this.#display !== undefined && carries(marks, 'untrusted');
+    this.learn(marks, !isHidden);
+    if (this.#display && isHidden) {
+      const value = makeValue(file ? fileValue(file) : text, { descriptor: marks });
+      const { content } = this.#display.show(value);
+      this.#add('user', [{ type: 'text', text: `[file, not shown] ${JSON.stringify(content)}` }]);
+      return;
+    }
+    const title = `file ${JSON.stringify(name)}:`;
+    const content: Block[] = [{ type: 'text', text: file ? title : `${title}\n${text}` }];
+    this.#add('user', file ? [...content, file] : content);
   }
 
   assistant(content: readonly Block[]): void {
@@ -140,10 +176,14 @@ export class Conversation {
       this.#trusted.results.push({ tool, content: stored.content, marks: stored.marks, facts });
     }
     this.#open.delete(id);
-    this.#add('user', [{ type: 'tool_result', id, content, ...(isError && { is_error: true }) }]);
+    // A file is as untrusted as its result. A reference stands for both.
+    const isShown = !(this.#display && carries(stored.marks, 'untrusted'));
+    const files = isShown && stored.files ? { files: stored.files } : {};
+    this.#add('user', [
+      { type: 'tool_result', id, content, ...(isError && { is_error: true }), ...files },
+    ]);
     if (this.#open.size > 0) return;
-    for (const message of this.#late.splice(0))
-      this.user(message.text, message.marks, message.isOwn);
+    for (const add of this.#late.splice(0)) add();
   }
 
   /**
@@ -164,6 +204,11 @@ export class Conversation {
     return this.#trusted;
   }
 
+  /** True if a message can contain a file. */
+  hasFiles(): boolean {
+    return this.#hasFiles;
+  }
+
   /** Returns the size of the messages, for the estimate of the next request. */
   bytes(): number {
     return this.#bytes;
@@ -179,7 +224,10 @@ export class Conversation {
   /** Joins neighbours of one role, because providers require that the roles alternate. */
   #add(role: Message['role'], content: readonly Block[]): void {
     if (content.length === 0) return;
-    for (const block of content) this.#bytes += JSON.stringify(block).length;
+    for (const block of content) {
+      this.#bytes += JSON.stringify(block).length;
+      this.#hasFiles ||= block.type === 'file' || (block.type === 'tool_result' && !!block.files);
+    }
     const last = this.#messages.at(-1);
     if (last?.role !== role) this.#messages.push({ role, content: [...content] });
     else
@@ -249,22 +297,23 @@ export function addToConversation(talk: OpenTalk, event: JournalEvent): void {
   }
 }
 
-const keptIn = ({ content, marks, is_error, facts, given }: ToolResult): RecordedResult => ({
+const keptIn = ({ content, marks, is_error, facts, files, given }: ToolResult): RecordedResult => ({
   content,
   marks: unpackMarks(marks),
   isError: is_error,
   ...(facts && { facts }),
+  ...(files && { files }),
   ...(given && { given: unpackGiven(given) }),
 });
 
 function putInto({ conversation, references }: OpenTalk, event: JournalEvent): void {
   switch (event.type) {
     case 'user_message':
-      conversation.user(event.data.text, unpackMarks(event.data.marks));
-      return;
     case 'injected_message': {
-      const { text, marks, by } = event.data;
-      conversation.user(text, unpackMarks(marks), by === 'harness');
+      const { text, marks, attached: name, file } = event.data;
+      const isOwn = event.type === 'injected_message' && event.data.by === 'harness';
+      if (name === undefined) conversation.user(text, unpackMarks(marks), isOwn);
+      else conversation.attach({ name, text, file }, unpackMarks(marks));
       return;
     }
     case 'assistant_message':

@@ -45,6 +45,20 @@ export const line = (mark: string, tone: EventTone, text: string): EventText => 
   text,
 });
 
+interface MessageParts {
+  readonly text: string;
+  readonly attached?: string;
+  readonly file?: { readonly mime: string; readonly bytes: number };
+}
+
+/** Returns the text of a message, or the name and the size of a file. */
+export function messageText({ text, attached, file }: MessageParts): string {
+  if (attached === undefined) return text;
+  return file
+    ? `file ${attached} (${file.mime}, ${file.bytes} bytes)`
+    : `file ${attached}: ${text}`;
+}
+
 /** Returns the texts of a reply, without its calls, because calls have their own events. */
 export const replyText = (content: AssistantMessage['content']): string =>
   content.map((block) => (block.type === 'text' ? block.text : '')).join('');

@@ -11,12 +11,14 @@ import {
   hasOwnLine,
   hookDecision,
   line,
+  messageText,
   replyText,
   resultLine,
 } from './event-text.ts';
 import {
   about,
   approval,
+  attachment,
   call,
   costUpdate,
   detail,
@@ -77,7 +79,7 @@ export const EVENTS = {
     },
   ),
   user_message: entry(markedText, {
-    text: ({ text }) => line('›', 'dim', text),
+    text: (message) => line('›', 'dim', messageText(message)),
     isInput: true,
     isMessage: true,
     isFrame: true,
@@ -225,8 +227,8 @@ export const EVENTS = {
     origin: 'external',
     isProgress: true,
   }),
-  injected_message: entry(fields({ text, marks, by: text }, { reminder: yes }), {
-    text: ({ by, text }) => line('›', 'you', `${by}: ${text}`),
+  injected_message: entry(fields({ text, marks, by: text }, { reminder: yes, ...attachment }), {
+    text: (message) => line('›', 'you', `${message.by}: ${messageText(message)}`),
     isInput: true,
     isMessage: true,
     isProgress: true,

@@ -8,6 +8,7 @@ export {
   DIRECTIVE_CALL,
   type Display,
   eventsInForce,
+  fileValue,
   hasLastWord,
   lastReply,
   packGiven,

@@ -1,7 +1,7 @@
 // Defines the shapes of the parts of events. `events.ts` combines them, with one entry for each type.
 import { type Fault, getOwn, isObject } from '../base/index.ts';
 import { type GuardSource, LIMIT_NAMES } from '../flow/index.ts';
-import type { Block, BrokenReply, Stop, Usage } from '../llm/index.ts';
+import type { Block, BrokenReply, FileBlock, Stop, Usage } from '../llm/index.ts';
 import { THREAD_STATUSES } from '../store/index.ts';
 import {
   type Check,
@@ -48,11 +48,16 @@ const usage: Check<Usage> = fields({
   context_tokens: number,
   estimated: flag,
 });
-const block: Check<Block> = either(
+const block = either(
   fields({ type: word('text'), text }),
   fields({ type: word('thinking'), text }, { signature: text, redacted: text }),
   fields({ type: word('tool_call'), id: text, name: text, arguments: data }),
   fields({ type: word('tool_result'), id: text, content: json }, { is_error: flag }),
+) as Check<Block>;
+/** A file of the thread. Its bytes are an artifact. */
+export const file: Check<FileBlock> = fields(
+  { type: word('file'), sha256: text, mime: text, bytes: number },
+  { name: text, width: number, height: number, pages: number },
 );
 const content = list(block);
 const stop: Check<Stop> = word('end', 'tool_use', 'max_tokens', 'refusal', 'stop_sequence');
@@ -91,7 +96,9 @@ const broken = fields(
   },
   { code: none },
 ) as Check<BrokenReply & { code?: never }>;
-export const markedText = fields({ text, marks });
+/** `attached`: the text is the content of a file with this name, or the file is `file`. No person said it. */
+export const attachment = { attached: text, file };
+export const markedText = fields({ text, marks }, attachment);
 /** The compiler of guards reports their other problems. */
 const guard = is<GuardSource>(
   (value) => typeof getOwn(value, 'on') === 'string' && isObject(getOwn(value, 'verdict')),
@@ -117,6 +124,8 @@ export const result = fields(
     rules,
     about: data,
     facts,
+    /** Files that the result contains. The content names them. */
+    files: list(file),
     /** Inputs of the directive that its model gets by reference, each with its marks. */
     given: data,
     /** The call did not start, so the use that its intent took is returned. */
@@ -216,7 +225,10 @@ export const call = fields(
 /** Number of restarts of the run, and of skips of each step since the step last ran. */
 const bounds = fields({ retries: number, skips: numbers });
 /** The result of a call that a hook evaluates. */
-const resultContent = fields({ content: json, is_error: flag, marks }, { facts });
+const resultContent = fields(
+  { content: json, is_error: flag, marks },
+  { facts, files: list(file) },
+);
 export const hook = fields(
   {
     directive: text,

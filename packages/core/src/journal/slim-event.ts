@@ -4,7 +4,13 @@
 import { getOwn, isObject, type Json, type JsonObject, masked } from '../base/index.ts';
 import type { StoredEvent } from '../store/index.ts';
 import { eventLine } from './event-facts.ts';
-import { argumentsText, type EventTone, hookDecision, replyText } from './event-text.ts';
+import {
+  argumentsText,
+  type EventTone,
+  hookDecision,
+  messageText,
+  replyText,
+} from './event-text.ts';
 import type { DataOf, EventType } from './events.ts';
 import { decode, type Recorded } from './read-journal.ts';
 import type { AssistantMessage } from './shapes.ts';
@@ -124,6 +130,12 @@ const textParts = (text: string): SlimParts =>
 const jsonParts = (value: Json): SlimParts =>
   textParts(typeof value === 'string' ? value : JSON.stringify(value));
 
+/** Describes a message. A file has its name, its type and its own size. */
+function messageWords(message: DataOf<'user_message'>): SlimParts {
+  const { file } = message;
+  return { ...textParts(messageText(message)), ...(file && { bytes: file.bytes }) };
+}
+
 /** Reads a number or a text with a number, because money is a text in the journal. */
 function amountIn(value: Json | undefined): number | undefined {
   const read = typeof value === 'string' || typeof value === 'number' ? Number(value) : Number.NaN;
@@ -223,7 +235,11 @@ const SLIM: { readonly [type in EventType]: Slim<type> } = {
     by: optionalName(by),
     reason: reason && preview(reason),
   }),
-  user_message: ({ text, marks }) => ({ by: 'user', ...textParts(text), labels: labelsIn(marks) }),
+  user_message: (message) => ({
+    by: 'user',
+    ...messageWords(message),
+    labels: labelsIn(message.marks),
+  }),
   assistant_message: messageParts,
   tool_call: ({ call_id, tool, verb, effect, target, arguments: args, child }) => ({
     call_id: shortName(call_id),
@@ -300,10 +316,10 @@ const SLIM: { readonly [type in EventType]: Slim<type> } = {
     reason: preview(reason),
     spend: amountIn(cost['spend']),
   }),
-  injected_message: ({ by, text, marks }) => ({
-    by: shortName(by),
-    ...textParts(text),
-    labels: labelsIn(marks),
+  injected_message: (message) => ({
+    by: shortName(message.by),
+    ...messageWords(message),
+    labels: labelsIn(message.marks),
   }),
   signal: ({ kind, by, reason, limits, model, code }) => ({
     event: shortName(kind),
@@ -350,8 +366,8 @@ const messageIn = ({ detail }: { readonly detail: { readonly message: string } }
 /** Content of each type of event. A type without an entry has only names and numbers. */
 const CONTENT: { readonly [type in EventType]?: Content<type> } = {
   thread_start: ({ message }) => message,
-  user_message: ({ text }) => text,
-  injected_message: ({ text }) => text,
+  user_message: messageText,
+  injected_message: messageText,
   plan: ({ text }) => text,
   assistant_message: ({ content }) =>
     content

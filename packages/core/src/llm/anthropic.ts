@@ -9,7 +9,15 @@ import {
   plainText,
   textAt,
 } from '../base/index.ts';
-import type { Block, Message, ProviderRequest, Stop, ToolDefinition } from './message.ts';
+import { fileMark } from './file-marks.ts';
+import type {
+  Block,
+  FileBlock,
+  Message,
+  ProviderRequest,
+  Stop,
+  ToolDefinition,
+} from './message.ts';
 import { errorFault } from './provider-fault.ts';
 import {
   type Draft,
@@ -20,6 +28,11 @@ import {
   stopIn,
 } from './reply-draft.ts';
 import { mergeReports, readAnthropicUsage } from './usage.ts';
+
+const writeFile = ({ mime, sha256 }: FileBlock): JsonObject => ({
+  type: mime.startsWith('image/') ? 'image' : 'document',
+  source: { type: 'base64', media_type: mime, data: fileMark(sha256) },
+});
 
 /** Returns undefined for a block that the API refuses: empty text, thoughts without their signature. */
 function writeBlock(block: Block): JsonObject | undefined {
@@ -36,9 +49,16 @@ function writeBlock(block: Block): JsonObject | undefined {
       return {
         type: 'tool_result',
         tool_use_id: block.id,
-        content: plainText(block.content),
+        content: block.files
+          ? [
+              { type: 'text', text: plainText(block.content) },
+              ...block.files.flatMap((file) => writeBlock(file) ?? []),
+            ]
+          : plainText(block.content),
         ...(block.is_error === true && { is_error: true }),
       };
+    case 'file':
+      return writeFile(block);
   }
 }
 

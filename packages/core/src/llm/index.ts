@@ -1,8 +1,10 @@
+export { type FileBytes, fillFiles, putFiles } from './file-marks.ts';
 export { answerOf, FOUR_TOOLS } from './four-tools.ts';
 export type {
   BadArguments,
   Block,
   BrokenReply,
+  FileBlock,
   Message,
   ModelReply,
   Protocol,
@@ -11,9 +13,11 @@ export type {
   ToolDefinition,
 } from './message.ts';
 export {
+  type FileKind,
   type ProviderEndpoint,
   type ResolvedModel,
   resolveModel,
+  tiersFor,
   withEndpoints,
   withStandIn,
 } from './models.ts';
@@ -43,4 +47,4 @@ export {
 export { type ScriptedProvider, startScriptedProvider } from './scripted/provider.ts';
 export type { ScriptedRequest } from './scripted/request.ts';
 export { parseScript, type ScriptedReply } from './scripted/script.ts';
-export { estimateTokens, tokenRatio, type Usage } from './usage.ts';
+export { bytesForTokens, estimateTokens, tokenRatio, type Usage } from './usage.ts';

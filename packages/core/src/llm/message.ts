@@ -26,14 +26,29 @@ interface ThinkingBlock {
   redacted?: string;
 }
 
+/** A file that is an artifact of the thread. A request has its bytes, and nothing else has them. */
+export interface FileBlock {
+  type: 'file';
+  /** In hex. The id of the artifact is `sha256:` and this text. */
+  sha256: string;
+  mime: string;
+  bytes: number;
+  name?: string;
+  width?: number;
+  height?: number;
+  pages?: number;
+}
+
 interface ToolResultBlock {
   type: 'tool_result';
   id: string;
   content: Json;
   is_error?: boolean;
+  /** Files of the result, or texts in place of files that this request leaves out. */
+  files?: readonly (FileBlock | TextBlock)[];
 }
 
-export type Block = TextBlock | ToolCallBlock | ThinkingBlock | ToolResultBlock;
+export type Block = TextBlock | ToolCallBlock | ThinkingBlock | ToolResultBlock | FileBlock;
 
 /** A message is immutable, because the cache of its text for requests uses its identity as the key. */
 export interface Message {

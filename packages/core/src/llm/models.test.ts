@@ -17,6 +17,8 @@ test('a tier names a provider, its tool, a model and what to fall back to', () =
       key_variable: 'ANTHROPIC_API_KEY',
       fallback: 'gpt-5-mini',
       max_output: 64000,
+      input: ['image', 'pdf'],
+      image_tokens: 1700,
     },
   });
 });

@@ -10,6 +10,7 @@ import {
   type JsonObject,
   matchGlob,
   mergeDeep,
+  numberAt,
   type Outcome,
   objectAt,
   ok,
@@ -45,7 +46,15 @@ export interface ResolvedModel {
   max_output?: number;
   /** Name of the parameter that limits the answer in an OpenAI request, because servers differ. */
   max_tokens_parameter?: string;
+  /** Kinds of files that the model accepts besides text. Absent: none. */
+  input?: readonly FileKind[];
+  /** Estimated tokens of one image, and of one page of a PDF. Absent: safe figures. */
+  image_tokens?: number;
+  pdf_page_tokens?: number;
 }
+
+export type FileKind = 'image' | 'pdf';
+const FILE_KINDS: readonly FileKind[] = ['image', 'pdf'];
 
 const PROTOCOLS: Readonly<Record<string, Protocol>> = {
   anthropic: 'anthropic',
@@ -213,6 +222,9 @@ function complete(
     fallback,
     max_output: typeof max_output === 'number' ? max_output : undefined,
     max_tokens_parameter: wordAt(provider, 'max_tokens_parameter'),
+    input: FILE_KINDS.filter((kind) => textsAt(entry, 'input').includes(kind)),
+    image_tokens: numberAt(entry, 'image_tokens'),
+    pdf_page_tokens: numberAt(entry, 'pdf_page_tokens'),
   });
   return ok(resolved);
 }
@@ -259,3 +271,10 @@ export function resolveModel(
     hint: 'add it under `models` with its `provider` in your own `~/.ai/config/models.yaml`, or in `.ai/config/models.yaml` of the project',
   });
 }
+
+/** Returns the names of the tiers whose model accepts all these kinds of files, for people. */
+export const tiersFor = (models: JsonObject, kinds: readonly FileKind[]): string[] =>
+  Object.keys(objectAt(models, 'tiers')).filter((tier) => {
+    const resolved = byTier(models, tier);
+    return resolved.ok && kinds.every((kind) => resolved.output.input?.includes(kind));
+  });

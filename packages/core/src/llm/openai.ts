@@ -10,7 +10,15 @@ import {
   plainText,
   textAt,
 } from '../base/index.ts';
-import type { Block, Message, ProviderRequest, Stop, ToolDefinition } from './message.ts';
+import { fileMark } from './file-marks.ts';
+import type {
+  Block,
+  FileBlock,
+  Message,
+  ProviderRequest,
+  Stop,
+  ToolDefinition,
+} from './message.ts';
 import { errorFault } from './provider-fault.ts';
 import { type Draft, type ReplyDraft, type ReplyProtocol, stopIn } from './reply-draft.ts';
 import { readOpenAiUsage } from './usage.ts';
@@ -40,6 +48,26 @@ function writeAssistant(content: readonly Block[]): JsonObject[] {
   ];
 }
 
+function writeFile({ mime, sha256, name = 'file.pdf' }: FileBlock): JsonObject {
+  const url = `data:${mime};base64,${fileMark(sha256)}`;
+  return mime.startsWith('image/')
+    ? { type: 'image_url', image_url: { url } }
+    : { type: 'file', file: { filename: name, file_data: url } };
+}
+
+/** Writes the user's texts and files, and the files of results, because a result has only text. */
+function writeParts(content: readonly Block[]): JsonObject[] {
+  return content.flatMap((block): JsonObject[] => {
+    if (block.type === 'file') return [writeFile(block)];
+    if (block.type === 'text') return block.text === '' ? [] : [{ type: 'text', text: block.text }];
+    if (block.type !== 'tool_result' || !block.files) return [];
+    return [{ type: 'text', text: `files of call ${block.id}:` }, ...writeParts(block.files)];
+  });
+}
+
+const hasFiles = (block: Block): boolean =>
+  block.type === 'file' || (block.type === 'tool_result' && block.files !== undefined);
+
 /** Writes each result as its own message, before the text of the user. Thoughts are left out. */
 export function writeOpenAiMessage({ role, content }: Message): readonly JsonObject[] {
   if (role === 'assistant') return writeAssistant(content);
@@ -48,6 +76,7 @@ export function writeOpenAiMessage({ role, content }: Message): readonly JsonObj
     const text = resultText(block.content, block.is_error === true);
     return [{ role: 'tool', tool_call_id: block.id, content: text }];
   });
+  if (content.some(hasFiles)) return [...results, { role: 'user', content: writeParts(content) }];
   const text = textOf(content);
   return text === '' ? results : [...results, { role: 'user', content: text }];
 }

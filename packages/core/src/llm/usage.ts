@@ -104,6 +104,9 @@ export function estimateTokens(bytes: number, ratio = 0): number {
   return Math.ceil(Math.max(bytes / BYTES_PER_TOKEN, bytes * safe));
 }
 
+/** Returns the size of a text that `estimateTokens` takes for this number of tokens. */
+export const bytesForTokens = (tokens: number): number => tokens * BYTES_PER_TOKEN;
+
 /** Returns the tokens per byte of a request. 0: its usage is an estimate, or the request is empty. */
 export const tokenRatio = (usage: Usage, requestBytes: number): number =>
   usage.estimated || requestBytes <= 0 ? 0 : usage.context_tokens / requestBytes;

@@ -121,6 +121,10 @@ async function loadHarness({
     },
     models: () => withStandIn(withEndpoints(library.config('models')), open.own.standIn),
     env,
+    async fileMarks(path: string, sha256: string) {
+      const { fileMarks } = await import('./file-marks.ts');
+      return await fileMarks(open, path, sha256);
+    },
   };
   return { ...harness, ports };
 }
@@ -315,7 +319,7 @@ function watchOver(
 }
 
 /** Options that a running thread cannot get. */
-const CHANGING = ['from', 'words', 'limits', 'model'] as const;
+const CHANGING = ['from', 'words', 'attach', 'limits', 'model'] as const;
 
 /** Resumes a thread, unless it runs here and the options would change it. */
 const resumeIn = (

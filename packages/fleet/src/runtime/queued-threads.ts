@@ -119,7 +119,13 @@ async function follow(
 
 const AT_WORK: ReadonlySet<ThreadStatus> = new Set(['spawning', 'running', 'terminating']);
 /** Changes that need the lease of the thread, because no signal carries them. */
-const WRITTEN = ['from', 'limits', 'model', 'items'] as const satisfies (keyof ResumeOptions)[];
+const WRITTEN = [
+  'from',
+  'attach',
+  'limits',
+  'model',
+  'items',
+] as const satisfies (keyof ResumeOptions)[];
 
 /** Queues a thread with the changes of a resume. Returns the number of its last event. Fails with `lease_held`. */
 async function queueAgain(

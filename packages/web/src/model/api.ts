@@ -338,6 +338,15 @@ export interface ResumeRequestBody {
   readonly message?: string;
   readonly from?: number | 'last';
   readonly why?: string;
+  readonly attach?: readonly UploadedFile[];
+}
+
+/** A file of `POST uploads` for a thread. `trusted`: the person vouches for it, with the role `approve`. */
+export interface UploadedFile {
+  readonly upload: string;
+  readonly trusted?: boolean;
+  /** The file is a text that the person pasted. */
+  readonly paste?: boolean;
 }
 
 /** `POST threads/ID/inject`: adds a message before the next turn. */
@@ -374,6 +383,7 @@ export interface RunRequestBody {
   readonly limits?: { readonly [limit: string]: number | string };
   readonly model?: string;
   readonly message?: string;
+  readonly attach?: readonly UploadedFile[];
 }
 
 /** Answer of an action on a thread. */

@@ -53,3 +53,24 @@ export const post = <T>(path: string, body: unknown, key: string = crypto.random
     headers: { ...headersOf(), 'content-type': 'application/json', 'idempotency-key': key },
     body: JSON.stringify(body),
   });
+
+/** Sends a file to the server, which keeps it for the next start or resume. */
+const upload = (file: File) =>
+  ask<{ readonly upload: string }>(`uploads?name=${encodeURIComponent(file.name)}`, {
+    method: 'POST',
+    headers: { ...headersOf(), 'content-type': 'application/octet-stream' },
+    body: file,
+  });
+
+/** Sends files one after the other. Returns the part of a request that names them, or the first error. */
+export async function uploadAll(
+  files: readonly File[],
+): Promise<PageAnswer<{ readonly attach?: readonly { readonly upload: string }[] }>> {
+  const attach: { readonly upload: string }[] = [];
+  for (const file of files) {
+    const sent = await upload(file);
+    if (!sent.ok) return sent;
+    attach.push({ upload: sent.output.upload });
+  }
+  return { ok: true, output: attach.length > 0 ? { attach } : {} };
+}

@@ -15,7 +15,7 @@ import type { ApiEnv } from './context.ts';
 const MAX_BODY = 1024 * 1024;
 const MAX_BODY_DEPTH = 32;
 
-type Status = 400 | 401 | 403 | 404 | 409 | 421 | 429 | 503;
+type Status = 400 | 401 | 403 | 404 | 409 | 411 | 413 | 421 | 429 | 503;
 
 const STATUS: Readonly<Record<string, Status>> = {
   unauthenticated: 401,
@@ -30,6 +30,8 @@ const STATUS: Readonly<Record<string, Status>> = {
   approval_pending: 409,
   approval_expired: 409,
   approval_used: 409,
+  length_required: 411,
+  request_too_large: 413,
   misdirected: 421,
   rate_limit: 429,
   unavailable: 503,

@@ -19,6 +19,7 @@ import { addItemsRoutes } from './routes/items.ts';
 import { addScriptsRoutes } from './routes/scripts.ts';
 import { addSteerRoutes } from './routes/steer.ts';
 import { addThreadsRoutes } from './routes/threads.ts';
+import { addUploadRoutes } from './routes/uploads.ts';
 import type { StaticFiles } from './static-files.ts';
 import { addStream } from './stream.ts';
 
@@ -27,6 +28,7 @@ const ROUTES: readonly AddRoutes[] = [
   addThreadsRoutes,
   addEventsRoutes,
   addSteerRoutes,
+  addUploadRoutes,
   addApprovalsRoutes,
   addCostRoutes,
   addItemsRoutes,
@@ -149,7 +151,10 @@ function createApi(parts: WebParts, access: WebAccess, open: OpenAnswers): Hono<
     if (!METHODS.includes(req.method)) {
       return answer(context, fail('invalid_input', 'the method must be GET, HEAD, POST or DELETE'));
     }
-    if (req.method === 'POST' && !isJsonType(req.header('content-type'))) {
+    const type = req.header('content-type');
+    // A page of another origin can send neither type without asking first.
+    const isUpload = req.path.endsWith('/uploads') && type === 'application/octet-stream';
+    if (req.method === 'POST' && !isUpload && !isJsonType(type)) {
       return answer(context, fail('invalid_input', '`content-type` must be `application/json`'));
     }
     if (!isLogin({ method: req.method, path: req.path })) {

@@ -16,6 +16,7 @@ import type {
   Totals,
   WebRole,
 } from '../model/api.ts';
+import type { Uploads } from './routes/uploads.ts';
 
 /** Actor of a request: a person with a session of the page, or a program with a token. */
 export interface WebCaller {
@@ -106,6 +107,8 @@ export interface WebBase {
 export interface WebParts extends WebBase {
   readonly hub: Hub;
   readonly runs: Runs;
+  /** Files for the next start or resume of their owner. */
+  readonly uploads: Uploads;
 }
 
 /**

@@ -4,12 +4,12 @@
 // workers.
 import { setTimeout as sleep } from 'node:timers/promises';
 import {
+  asJson,
   canonicalJson,
   compact,
   createRecent,
   type Failure,
   fail,
-  type JsonObject,
   type Outcome,
   ok,
 } from '@kernmantle/core/base';
@@ -31,7 +31,7 @@ import {
 import type { ActionResult, ResumeRequestBody, RunRequestBody } from '../model/api.ts';
 import type { Hub, Runs, WebCaller, WebParts } from './context.ts';
 
-interface RunsPorts extends Pick<WebParts, 'runtime' | 'store' | 'clock' | 'onError'> {
+interface RunsPorts extends Pick<WebParts, 'runtime' | 'store' | 'clock' | 'onError' | 'uploads'> {
   readonly hub: Pick<Hub, 'text'>;
 }
 
@@ -178,7 +178,7 @@ function createLauncher({ runtime, hub, onError }: RunsPorts) {
 }
 
 export function createRuns(ports: RunsPorts): Runs {
-  const { runtime, store, clock, onError } = ports;
+  const { runtime, store, clock, onError, uploads } = ports;
   const launcher = createLauncher(ports);
   const beginning = new Map<string, { wish: string; begun: Promise<Outcome<ActionResult>> }>();
 
@@ -202,7 +202,7 @@ export function createRuns(ports: RunsPorts): Runs {
     work: RunWork,
     body: ResumeRequestBody = {},
   ): Promise<Outcome<ActionResult>> {
-    const key = canonicalJson(compact<JsonObject>({ ...body }));
+    const key = canonicalJson(asJson(body));
     const current = beginning.get(id);
     if (current && (current.wish === key || key === '{}')) return await current.begun;
     if (current) return fail('conflict', `thread \`${id}\` is being resumed`, { thread: id });
@@ -217,6 +217,12 @@ export function createRuns(ports: RunsPorts): Runs {
     return await started;
   }
 
+  /** Drops the uploads that a thread has now. After a refusal they can be used again. */
+  function used<T>({ attach = [] }: Pick<RunRequestBody, 'attach'>, begun: Outcome<T>): Outcome<T> {
+    if (begun.ok) uploads.drop(attach.map(({ upload }) => upload));
+    return begun;
+  }
+
   const resumer = resumeAfterApprovals({
     store,
     isOwn: launcher.isOwn,
@@ -227,20 +233,25 @@ export function createRuns(ports: RunsPorts): Runs {
 
   return {
     async start(body, by) {
-      const request = requestOf(body, by);
       const refused = auditFailures(runtime, 'run', body.directive, by);
+      const attach = uploads.find(body.attach, by);
+      if (!attach.ok) return refused(attach);
+      const request = { ...requestOf(body, by), attach: attach.output };
       const lowered = checkLowered(runtime, body.directive, request.limits);
       if (!lowered.ok) return refused(lowered);
       const may = await runtime.mayRun(request);
       if (!may.ok) return refused(may);
       const work: RunWork = (threads, signal) => threads.run(request, signal);
-      return refused(await launcher.launch(work, 'start'));
+      return refused(used(body, await launcher.launch(work, 'start')));
     },
     async resume(id, body, by) {
-      const options = optionsOf(id, body, by);
       const refused = auditFailures(runtime, 'resume', id, by);
+      const attach = uploads.find(body.attach, by);
+      if (!attach.ok) return refused(attach);
+      const files = attach.output.length > 0 ? { attach: attach.output } : {};
+      const options = { ...optionsOf(id, body, by), ...files };
       const go = resume(id, (threads, signal) => threads.resume(id, signal, options), body);
-      return refused(await go);
+      return refused(used(body, await go));
     },
     decided: () => resumer.look(),
     askAgain(id) {

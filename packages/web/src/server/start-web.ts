@@ -21,6 +21,7 @@ import { createApp, createOpenAnswers } from './app.ts';
 import type { AdmitSocket, WebBase, WebParts } from './context.ts';
 import { type OpenListener, openListener, type TlsFiles } from './listen.ts';
 import { createHub } from './live/hub.ts';
+import { createUploads } from './routes/uploads.ts';
 import { openRunningServers } from './running-servers.ts';
 import { createRuns } from './runs.ts';
 import { addSocket } from './socket.ts';
@@ -110,7 +111,9 @@ const storeOf =
 function makeParts(base: WebBase): WebParts {
   const isHere = (id: string): boolean => parts.runs.isHere(id);
   const hub = createHub({ ...base, isHere, served: () => base.runtime.served() });
-  const parts: WebParts = { ...base, hub, runs: createRuns({ ...base, hub }) };
+  const uploads = createUploads(base.clock);
+  const runs = createRuns({ ...base, hub, uploads });
+  const parts: WebParts = { ...base, hub, runs, uploads };
   return parts;
 }
 

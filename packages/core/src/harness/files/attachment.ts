@@ -1,4 +1,16 @@
-// Defines the files that a person gives to a thread.
+// Reads the files that a person gives to a thread, before the thread exists or changes. An image or a PDF becomes an
+// artifact of the thread, and its events name it. A text becomes a message under its name.
+import { hash } from 'node:crypto';
+import { basename, resolve } from 'node:path';
+import { type Failure, fail, type Outcome, ok, readRegularFile } from '../../base/index.ts';
+import { type Descriptor, describe, mergeDescriptors, removeLabels } from '../../flow/index.ts';
+import type { DataOf, JournalEvent } from '../../journal/index.ts';
+import { type FileBlock, type ResolvedModel, tiersFor } from '../../llm/index.ts';
+import type { AuditEntry, Store } from '../../store/index.ts';
+import { largestResult } from '../step/large-result.ts';
+import { packMarks, unpackMarks } from '../thread/conversation.ts';
+import type { PreparePorts } from '../thread/thread.ts';
+import { accepts, fileLimits, kindOf, readFileBlock, unsupported } from './file-limits.ts';
 
 /**
  * A file, or its bytes. `trusted`: the person vouches for the content, so it does not carry `untrusted`. `paste`: text
@@ -13,3 +25,155 @@ export type Attachment =
       readonly trusted?: boolean;
       readonly paste?: boolean;
     };
+
+/** An attachment that was read and checked. */
+export interface ReadyFile {
+  readonly name: string;
+  readonly text: string;
+  readonly marks: Descriptor;
+  /** Absent: the attachment is a text. */
+  readonly file?: FileBlock;
+  /** Absent in a replay, which needs no bytes. */
+  readonly bytes?: Uint8Array;
+  readonly isVouched?: boolean;
+}
+
+type AttachPorts = Pick<PreparePorts, 'project' | 'library' | 'models' | 'fileMarks'>;
+
+const FOREIGN = describe({ labels: ['untrusted'], taint: ['untrusted', 'src:file'] });
+const PASTED = describe({ labels: ['untrusted'], taint: ['untrusted', 'src:paste'] });
+const MAX_NAME = 200;
+const CLAIMS_FILE = /\.(?:png|jpe?g|gif|webp|pdf)$/i;
+
+/** Removes control characters, because the name is shown to models and people. */
+const shownName = (name: string): string =>
+  name.replace(/[\p{Cc}\p{Cf}]/gu, '').slice(0, MAX_NAME) || 'file';
+
+/** Returns the bytes of an attachment and the marks of their source. Fails with `not_found` or `invalid_input`. */
+async function open(
+  { project, fileMarks }: AttachPorts,
+  attachment: Attachment,
+  max: number,
+): Promise<Outcome<{ bytes: Uint8Array; name: string; from: Descriptor }>> {
+  if ('data' in attachment) {
+    const { data, name, paste } = attachment;
+    return ok({ bytes: data, name: shownName(name), from: paste ? PASTED : FOREIGN });
+  }
+  const path = resolve(project, attachment.path);
+  const name = shownName(basename(path));
+  const about = { attachment: attachment.path };
+  const read = readRegularFile(path, { max, followsLinks: true });
+  if ('problem' in read) {
+    const { errno, code, message } = read.problem;
+    if (errno === 'ENOENT' || errno === 'ENOTDIR') {
+      return fail('not_found', `file \`${attachment.path}\` not found`, about);
+    }
+    const why = code === 'too_large' ? `${message}, the maximum of an attachment` : message;
+    return fail('invalid_input', `\`${attachment.path}\` cannot be attached: ${why}`, about);
+  }
+  const from = (await fileMarks?.(path, hash('sha256', read.bytes))) ?? FOREIGN;
+  return ok({ bytes: read.bytes, name, from });
+}
+
+async function readOne(
+  ports: AttachPorts,
+  attachment: Attachment,
+  model: ResolvedModel,
+): Promise<Outcome<ReadyFile>> {
+  const limits = fileLimits(ports, model);
+  const opened = await open(ports, attachment, Math.max(limits.image_bytes, limits.pdf_bytes));
+  if (!opened.ok) return opened;
+  const { bytes, name, from } = opened.output;
+  const isVouched = attachment.trusted === true;
+  const own = mergeDescriptors(from, describe({ sources: [`file:${name}`] }));
+  const marks = isVouched ? removeLabels(own, ['untrusted']) : own;
+  const ready = { name, marks, bytes, isVouched };
+  const read = readFileBlock(name, bytes, limits);
+  if (read.ok) return ok({ ...ready, text: '', file: read.output });
+  const { found } = read.error.detail;
+  const mime = 'mime' in attachment ? (attachment.mime ?? '') : '';
+  const claimsFile = CLAIMS_FILE.test(name) || /^(?:image\/|application\/pdf)/.test(mime);
+  if (claimsFile || (found !== 'text/plain' && found !== 'text/html')) return read;
+  const text = Buffer.from(bytes).toString();
+  const max = largestResult(ports);
+  if (text.length <= max) return ok({ ...ready, text });
+  const message = `text \`${name}\` has ${text.length} characters; attach at most ${max}`;
+  return fail('invalid_input', message, { attachment: name, max, size: text.length });
+}
+
+/** Reads and checks attachments for this model. A failure names the file, and nothing was created. */
+export async function readAttachments(
+  ports: AttachPorts,
+  list: readonly Attachment[],
+  model: ResolvedModel,
+): Promise<Outcome<ReadyFile[]>> {
+  const { request_files: max } = fileLimits(ports, model);
+  const beyond = list[max];
+  if (beyond) {
+    const message = `${list.length} files are attached; attach at most ${max}`;
+    const attachment = 'path' in beyond ? beyond.path : beyond.name;
+    return fail('invalid_input', message, { attachment, max, size: list.length });
+  }
+  const files: ReadyFile[] = [];
+  for (const attachment of list) {
+    const ready = await readOne(ports, attachment, model);
+    if (!ready.ok) return ready;
+    const { file } = ready.output;
+    if (file && !accepts(model, file)) return blindModel(ports, model, file);
+    files.push(ready.output);
+  }
+  return ok(files);
+}
+
+/** Returns the refusal of a file that the model does not accept. It names the tiers that do. */
+export function blindModel(
+  { models }: Pick<PreparePorts, 'models'>,
+  { model }: ResolvedModel,
+  file: FileBlock,
+): Failure {
+  const { mime, name = 'file' } = file;
+  const kind = kindOf(mime) ?? 'image';
+  const tiers = tiersFor(models(), [kind]);
+  const hint =
+    tiers.length === 0 ? 'no tier accepts it' : `choose a tier that does: ${tiers.join(', ')}`;
+  const message = `model \`${model}\` accepts no ${kind} such as \`${name}\`; ${hint}`;
+  return unsupported(message, { attachment: name, found: mime, tiers });
+}
+
+/** Stores the bytes of files as artifacts of their thread, before a commit names them. */
+export async function storeFiles(
+  store: Pick<Store, 'putArtifact'>,
+  thread: string,
+  files: readonly ReadyFile[],
+): Promise<Outcome<null>> {
+  for (const { file, bytes } of files) {
+    const put = file && bytes ? await store.putArtifact(thread, bytes) : ok('');
+    if (!put.ok) return put;
+  }
+  return ok(null);
+}
+
+/** Returns the data of the message that gives a file to the model. */
+export const fileMessage = ({ name, text, marks, file }: ReadyFile): DataOf<'user_message'> => ({
+  text,
+  marks: packMarks(marks),
+  attached: name,
+  ...(file && { file }),
+});
+
+/** Returns the attachments among these events, for a replay. */
+export const recordedFiles = (events: readonly JournalEvent[]): ReadyFile[] =>
+  events.flatMap(({ type, data }) => {
+    const isMessage = type === 'user_message' || type === 'injected_message';
+    if (!isMessage || data.attached === undefined) return [];
+    const { attached: name, text, marks, file } = data;
+    return [{ name, text, marks: unpackMarks(marks), ...(file && { file }) }];
+  });
+
+/** Returns the audit row of each file that a person vouched for. */
+export const vouchRows = (files: readonly ReadyFile[], row: AuditEntry): AuditEntry[] =>
+  files.flatMap(({ isVouched, name, bytes }) =>
+    isVouched && bytes
+      ? [{ ...row, operation: 'vouch', reason: `${name} sha256:${hash('sha256', bytes)}` }]
+      : [],
+  );

@@ -9,7 +9,7 @@ import { type Directive, parseDirective } from '../../items/index.ts';
 import { type Proposal, type Recorded, startOf } from '../../journal/index.ts';
 import type { NewApproval } from '../../store/index.ts';
 import { unpackMarks } from '../thread/conversation.ts';
-import { makeApprovalId, openingEvents } from '../thread/opening.ts';
+import { isAttached, makeApprovalId, openingEvents } from '../thread/opening.ts';
 import { newAttempt } from '../thread/talk.ts';
 import type { HarnessPorts, Prepared, Thread } from '../thread/thread.ts';
 import { type Decision, MAX_RETRIES } from './action.ts';
@@ -195,11 +195,17 @@ async function beginAnew(
 ): Promise<void> {
   const { ports, talk, control, place } = thread;
   const message = startOf(history)?.message ?? '';
+  const attached = talk.opening.filter(isAttached);
+  const others = talk.opening.filter((event) => !isAttached(event));
   const marks = mergeAll(
-    talk.opening.map(({ data }) => ('marks' in data ? unpackMarks(data.marks) : EMPTY)),
+    others.map(({ data }) => ('marks' in data ? unpackMarks(data.marks) : EMPTY)),
   );
   const isReference = talk.references !== undefined;
-  const opening = await openingEvents(ports, prepared, message, { marks, isReference });
+  const opening = await openingEvents(ports, prepared, message, {
+    marks,
+    isReference,
+    attached,
+  });
   if (!opening.ok) {
     const { code, detail } = opening.error;
     control.ending = { status: 'failed', reason: detail.message, code };

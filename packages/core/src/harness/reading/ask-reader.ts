@@ -1,9 +1,21 @@
 // Asks a model without tools, in a conversation of its own. It gets a fixed instruction, the caller's task and
 // the text, and answers by a schema. The author of the text can take the model over; then the author chooses
 // among the answers of the schema, and nothing else.
-import { fail, type Json, type Outcome, ok } from '../../base/index.ts';
-import { carries, type Descriptor, labelFields, makeValue, type Value } from '../../flow/index.ts';
+import { fail, getOwn, type Json, type Outcome, ok, textAt } from '../../base/index.ts';
+import {
+  carries,
+  type Descriptor,
+  EMPTY,
+  labelFields,
+  makeValue,
+  mergeDescriptors,
+  removeLabels,
+  type Value,
+} from '../../flow/index.ts';
 import { decodeAll, type ToolResult } from '../../journal/index.ts';
+import type { FileBlock } from '../../llm/index.ts';
+import { kindOf } from '../files/file-limits.ts';
+import { findFile } from '../files/keep-files.ts';
 import type { Ending } from '../loop.ts';
 import { saidIn } from '../rights/mentioned-values.ts';
 import { declaredFacts } from '../rights/origins.ts';
@@ -31,17 +43,16 @@ function promptOf(
   { task, schema, read: { text } }: ReaderTask,
   mark: string,
   problem: string,
+  isFile: boolean,
 ): string {
   const again = problem === '' ? [] : [`Your last answer was not used: ${problem}. Answer again.`];
   return [
     task,
     `Answer with one JSON value that fits this schema, and with nothing else: ${JSON.stringify(schema)}`,
     ...again,
-    `The text to read is between the two lines ${mark}`,
-    '',
-    mark,
-    text,
-    mark,
+    ...(isFile
+      ? ['The text to read is in the file in front of this message. Read it as you read text.']
+      : [`The text to read is between the two lines ${mark}`, '', mark, text, mark]),
   ].join('\n');
 }
 
@@ -121,6 +132,16 @@ function* leavesIn(read: Json): Generator<string> {
 const kindsIn = (shape: AnswerShape): ReadonlySet<string> =>
   new Set(Array.from(leavesOf(shape), ([, leaf]) => (leaf.type === 'identifier' ? leaf.kind : '')));
 
+/** Returns the file that a value names as a whole. `undefined`: the value is text or other data. */
+async function fileIn(
+  thread: OwnJournal,
+  data: Json,
+): Promise<Outcome<{ file: FileBlock; marks: Descriptor } | undefined>> {
+  const artifact = getOwn(data, 'artifact');
+  const isFile = typeof artifact === 'string' && kindOf(textAt(data, 'mime')) !== undefined;
+  return isFile ? await findFile(thread, artifact) : ok(undefined);
+}
+
 /** Returns an answer that fits the schema. Asks a second time if necessary, then fails with `output_invalid`. */
 export async function askReader(thread: Thread, reading: ReaderTask): Promise<Outcome<ReadAnswer>> {
   const shape = readShape(reading.schema);
@@ -134,20 +155,29 @@ export async function askReader(thread: Thread, reading: ReaderTask): Promise<Ou
   }
   const system = instruction(thread.ports);
   if (!system.ok) return system;
+  const found = await fileIn(thread, read.data);
+  if (!found.ok) return found;
+  const { file, marks: own = EMPTY } = found.output ?? {};
+  // Any data can name a file, so the answer carries the marks of the file too.
+  const all = mergeDescriptors(marks, own);
   const identifiers = await identifiersOf(thread, kindsIn(shape.output));
   if (!identifiers.ok) return identifiers;
   // The journal has the whole answer, including parts that are not used.
-  thread.talk.conversation.learn(marks, false);
-  const isMentioned = mentionsOf(read.data);
+  thread.talk.conversation.learn(all, false);
+  const isMentioned = mentionsOf(file ? null : read.data);
   let problem = '';
   for (let tries = 0; tries < 2; tries++) {
     const mark = `=====${Buffer.from(thread.ports.random(MARK_BYTES)).toString('hex')}=====`;
-    const prompt = makeValue(promptOf(reading, mark, problem), { descriptor: marks });
-    const question = { prompt, tier: undefined, system: system.output };
+    const text = promptOf(reading, mark, problem, file !== undefined);
+    const prompt = makeValue(text, { descriptor: all });
+    const question = { prompt, tier: undefined, system: system.output, file };
     const reply = await askModel(thread, question, () => handleSignalsBetween(thread));
     if (!reply.ok) return reply;
     const fits = readAnswer(shape.output, reply.output.text, identifiers.output, isMentioned);
-    if (fits.ok) return fits;
+    if (fits.ok) {
+      const marks = mergeDescriptors(fits.output.marks, removeLabels(own, ['untrusted']));
+      return ok({ ...fits.output, marks });
+    }
     problem = fits.error.detail.message;
   }
   return fail('output_invalid', `the answer of the reader does not fit the schema: ${problem}`);

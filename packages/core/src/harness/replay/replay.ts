@@ -16,6 +16,7 @@ import {
   type Store,
   type ThreadRow,
 } from '../../store/index.ts';
+import { recordedFiles } from '../files/attachment.ts';
 import { createThread } from '../run/create.ts';
 import type { ResumeOptions } from '../run/reopen.ts';
 import { prepareAgain, resumeThread } from '../run/resume.ts';
@@ -175,12 +176,14 @@ function askedAt(events: readonly Recorded[], at: number): ResumeOptions {
   const message = following
     .slice(0, others < 0 ? undefined : others)
     .filter((event) => event.type === 'injected_message')
-    .find(({ data }) => data.by !== 'harness');
+    .find(({ data }) => data.by !== 'harness' && data.attached === undefined);
+  const recorded = recordedFiles(following.slice(0, others < 0 ? undefined : others));
   return {
     ...(from !== undefined && { from }),
     ...(after !== undefined && { reopen: true }),
     ...(limits && { limits: wantedIn(limits) }),
     ...(model !== undefined && { model }),
+    ...(recorded.length > 0 && { recorded }),
     ...(message && { words: { text: message.data.text, by: message.data.by } }),
   };
 }
@@ -206,7 +209,10 @@ async function runAgain(
   if (goesOn) ends[resumes.length] = Number.POSITIVE_INFINITY;
   until(ends[0] as number);
   const message = startOf(events)?.message ?? '';
-  let result = await runPrepared(ports, prepared, place, none, message);
+  const start = events.findIndex(({ type }) => type === 'signal');
+  const files = recordedFiles(events.slice(0, start < 0 ? undefined : start));
+  const whole = files.length > 0 ? { ...prepared, files } : prepared;
+  let result = await runPrepared(ports, whole, place, none, message);
   for (const [index, at] of resumes.entries()) {
     if (!result.ok) return result;
     until(at);

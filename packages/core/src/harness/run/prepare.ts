@@ -20,7 +20,7 @@ import {
 import { checkInputs } from '../../kernel/index.ts';
 import { type Price, type ResolvedModel, resolveModel } from '../../llm/index.ts';
 import { missingAtStart } from '../../trust/index.ts';
-import type { Attachment } from '../files/attachment.ts';
+import { type Attachment, type ReadyFile, readAttachments } from '../files/attachment.ts';
 import { compileHooks } from '../hooks/select-hook.ts';
 import { directiveLimits, type LimitSources } from '../limits/effective-limits.ts';
 import type { EffectiveLimits } from '../limits/limit.ts';
@@ -266,6 +266,23 @@ export function refusalsOf(ports: PreparePorts, item: DirectiveItem): Fault[] {
   );
 }
 
+/** Reads the attachments of a run. */
+async function filesOf(
+  ports: PreparePorts,
+  { item, directive }: Pick<Prepared, 'item' | 'directive'>,
+  { attach = [] }: RunRequest,
+  model: ResolvedModel,
+): Promise<Outcome<readonly ReadyFile[]>> {
+  if (attach.length === 0) return ok([]);
+  if (directive.process.script) {
+    return fail(
+      'invalid_input',
+      `directive \`${item.id}\` is a script, which takes no attachments`,
+    );
+  }
+  return await readAttachments(ports, attach, model);
+}
+
 export async function prepareThread(
   ports: PreparePorts,
   request: RunRequest,
@@ -303,6 +320,8 @@ export async function prepareThread(
   if (!limits.ok) return limits;
   const chosen = chooseModel(ports, directive, request.model, limits.output);
   if (!chosen.ok) return chosen;
+  const files = await filesOf(ports, found.output, request, chosen.output.model);
+  if (!files.ok) return files;
   return ok({
     id: `${request.directive.startsWith(SHIPPED) ? SHIPPED : ''}${item.id}`,
     item,
@@ -313,5 +332,6 @@ export async function prepareThread(
     limits: limits.output,
     ...(stream && { stream }),
     ...planned.output,
+    ...(files.output.length > 0 && { files: files.output }),
   });
 }

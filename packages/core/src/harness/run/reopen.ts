@@ -21,7 +21,7 @@ import {
   type ThreadRow,
   type ThreadStatus,
 } from '../../store/index.ts';
-import type { Attachment } from '../files/attachment.ts';
+import type { Attachment, ReadyFile } from '../files/attachment.ts';
 import { unpackCost, usedAmounts } from '../limits/cost.ts';
 import { packLimits, unpackLimits } from '../limits/effective-limits.ts';
 import {
@@ -43,6 +43,8 @@ export interface ResumeOptions {
   words?: RewindWords;
   /** Files for the model. They stand before the words. Set by a person, like `reopen`. */
   attach?: readonly Attachment[];
+  /** Files that a replay takes from the journal instead. */
+  recorded?: readonly ReadyFile[];
   /** Set by a person. Also resumes after `limit`, `failed`, `terminated` and, with a message, `completed`. */
   reopen?: true;
   /** New limits, which replace the old ones with the same names. Set by a person, like `reopen`. */
@@ -71,7 +73,7 @@ export function mayReopen(row: ThreadRow, options: ResumeOptions): Outcome<null>
     fail('thread_ended', `thread \`${id}\` has ended: ${status}${why}`, { thread: id, status });
   if (FINAL.has(status)) return refuse(', which is final; start a new run');
   const own = mayRewind(row);
-  if (!own.ok || isBack || status !== 'completed' || options.words) return own;
+  if (!own.ok || isBack || status !== 'completed' || options.words || options.attach) return own;
   return refuse('; resume it with a message to continue the conversation');
 }
 
@@ -215,12 +217,13 @@ export function resumeEvents(
   status: ThreadStatus,
   data: DataOf<'signal'>,
   words: RewindWords | undefined,
+  files: readonly JournalEvent[] = [],
 ): JournalEvent[] {
   const after = isEnded(status) ? { after: status } : {};
-  const events: JournalEvent[] = [{ type: 'signal', data: { ...data, ...after } }];
+  const events: JournalEvent[] = [{ type: 'signal', data: { ...data, ...after } }, ...files];
   const marks = packMarks(FROM_USER);
   if (words) events.push({ type: 'injected_message', data: { ...words, marks } });
-  else if (isEnded(status) && hasLastWord(history)) {
+  else if (isEnded(status) && hasLastWord(history) && files.length === 0) {
     const text = `[harness] this thread had ended (${status}) and goes on: do what is left to do.`;
     events.push({ type: 'injected_message', data: { text, marks, by: 'harness' } });
   }

@@ -24,6 +24,13 @@ import {
 import type { Block } from '../../llm/index.ts';
 import { isEnded, type LeasedThread, type ThreadRow } from '../../store/index.ts';
 import { adoptChildren, catchUp, childrenUnreadable } from '../children/children.ts';
+import {
+  fileMessage,
+  type ReadyFile,
+  readAttachments,
+  storeFiles,
+  vouchRows,
+} from '../files/attachment.ts';
 import { roundsIn } from '../hooks/check-goal.ts';
 import { applyApproved, resumeAfterProposal } from '../hooks/improve-directive.ts';
 import { packLimits } from '../limits/effective-limits.ts';
@@ -31,6 +38,7 @@ import type { Ending } from '../loop.ts';
 import { restoreIntents } from '../step/call-intent.ts';
 import { loadWholes } from '../step/large-result.ts';
 import { toReturnValue } from '../step/step.ts';
+import { modelFor } from '../thread/choose-model.ts';
 import { unpackMarks } from '../thread/conversation.ts';
 import { handleSignals } from '../thread/interruption.ts';
 import { LEASE_MS, type Refusable } from '../thread/journal-writer.ts';
@@ -133,6 +141,7 @@ export async function prepareAgain(
 
 interface RecreatedThread {
   thread: Thread;
+  files: readonly ReadyFile[];
   history: readonly Recorded[];
   prepared: Prepared;
   /** New limits and the new model, for the signal event. */
@@ -159,6 +168,24 @@ async function withNews(
     news: { ...(set && { limits: set.output.set }), ...(model && { model: model.output }) },
     change: set ? { limits: packLimits(limits), raise: set.output.raise } : {},
   });
+}
+
+/** Reads the attachments for the model of the following turns, and stores their bytes. */
+async function filesFor(
+  ports: HarnessPorts,
+  { place, talk }: DirectiveTalk,
+  { news: { model = talk.model.model } }: Pick<RecreatedThread, 'news'>,
+  { attach = [], recorded = [] }: ResumeOptions,
+): Promise<Outcome<readonly ReadyFile[]>> {
+  if (attach.length === 0) return ok(recorded);
+  if (place.plan || place.directive.process.script) {
+    const message = `thread \`${place.id}\` runs a ${place.plan ? 'plan' : 'script'}, which takes no attachments`;
+    return fail('invalid_input', message, { thread: place.id });
+  }
+  const resolved = modelFor(ports, model);
+  const files = resolved.ok ? await readAttachments(ports, attach, resolved.output) : resolved;
+  const stored = files.ok ? await storeFiles(ports.store, place.id, files.output) : files;
+  return stored.ok ? files : stored;
 }
 
 async function recreateThread(
@@ -202,7 +229,9 @@ async function recreateThread(
   const thread = await createThread(ports, start);
   if (!thread.ok) return thread;
   await loadWholes(thread.output, history);
-  return ok({ ...updated.output, thread: thread.output, history });
+  const files = await filesFor(ports, thread.output, updated.output, options);
+  if (!files.ok) return files;
+  return ok({ ...updated.output, thread: thread.output, history, files: files.output });
 }
 
 /** Returns the number of the snapshot, and whether the thread has ended. Checks both before any change. */
@@ -337,21 +366,25 @@ async function resumeWithLease(
   const lost = ports.watch.ahead?.(leased.thread, leased.row.seq);
   const recreated = await recreateThread(ports, leased, since, signal, options);
   if (!recreated.ok) return recreated;
-  const { thread, history: past, prepared, news, change } = recreated.output;
+  const { thread, history: past, prepared, news, change, files } = recreated.output;
   await thread.journal.listen();
   thread.control.past = thread.journal.signals().at(-1)?.number ?? 0;
   thread.control.hadEnded = hadEnded;
-  const { words, by: person, audit, limits } = options;
-  const by = person === undefined ? { by: owner } : { by: person, process: owner };
+  const { words, by: person = owner, audit, limits } = options;
+  const by = person === owner ? { by: owner } : { by: person, process: owner };
+  const attached = files.map(
+    (file) => ({ type: 'injected_message', data: { ...fileMessage(file), by: person } }) as const,
+  );
   if (audit) thread.journal.audit(audit);
+  for (const row of audit ? vouchRows(files, audit) : []) thread.journal.audit(row);
   if (audit && limits) {
     thread.journal.audit({ ...audit, operation: 'raise', reason: JSON.stringify(limits) });
   }
   const isFirst = leased.row.status === 'spawning';
   const events: JournalEvent[] =
     back === undefined
-      ? resumeEvents(past, leased.row.status, { kind: 'resume', ...by, ...news }, words)
-      : rewindEvents(thread, past, { from: back, ...by, ...news }, words);
+      ? resumeEvents(past, leased.row.status, { kind: 'resume', ...by, ...news }, words, attached)
+      : rewindEvents(thread, past, { from: back, ...by, ...news }, words, attached);
   const { elsewhere: isElsewhere = false, items } = options;
   const changed = { ...change, ...(items !== undefined && { items }) };
   // A first start is not a resume. The journal contains its start event already.

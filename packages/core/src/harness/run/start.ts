@@ -22,6 +22,7 @@ import type { HookStart, JournalEvent, WhatRan } from '../../journal/index.ts';
 import type { AuditEntry, LeasedThread } from '../../store/index.ts';
 import { capsOn } from '../../trust/index.ts';
 import { RESTS, resultOf } from '../children/children.ts';
+import { fileMessage, storeFiles, vouchRows } from '../files/attachment.ts';
 import { MAX_HOOK_NESTING, MAX_RETRIES } from '../hooks/action.ts';
 import { packLimits } from '../limits/effective-limits.ts';
 import type { LimitAmounts } from '../limits/limit.ts';
@@ -82,14 +83,18 @@ export interface Started {
   done: Promise<ThreadResult>;
 }
 
+/** A queued thread with files waits for them. If this process is lost, a worker starts it after this time. */
+const STORING_MS = 60_000;
+
 async function createRow(
   ports: HarnessPorts,
-  { id: directiveId, directive, limits, inputs }: Prepared,
+  prepared: Prepared,
   place: ThreadOrigin,
   events: readonly JournalEvent[],
   reserved: LimitAmounts,
   { title, search }: AboutRun,
 ): Promise<Outcome<LeasedThread>> {
+  const { id: directiveId, directive, limits, inputs } = prepared;
   const { parent, kind, detached = false, runner = 'safety' } = place;
   const identity = ports.identity?.();
   if (identity && !identity.ok) return identity;
@@ -113,7 +118,7 @@ async function createRow(
       events: checked.output,
       reserve: hookReserve(id, 1, reserved, drawFrom),
       start: place.isQueued
-        ? { queue: {} }
+        ? { queue: prepared.files ? { after: ports.clock.now() + STORING_MS } : {} }
         : { lease: { owner: ports.threads.owner, ttlMs: LEASE_MS } },
     });
   };
@@ -198,14 +203,20 @@ const PEOPLE: ReadonlySet<string> = new Set(['cli', 'library', 'web']);
 async function leaveQueued(
   { store, watch }: HarnessPorts,
   { row: { id, created, status, cost } }: LeasedThread,
-  row: AuditEntry | undefined,
+  rows: readonly AuditEntry[] = [],
 ): Promise<Outcome<Started>> {
   watch.done?.(id);
-  const stored = row ? await store.audit([row]) : ok(null);
-  // The thread is queued even if the row was refused, so the row goes to the audit of calls.
-  if (row && !stored.ok) watch.audit?.write(row);
+  const stored = rows.length > 0 ? await store.audit(rows) : ok(null);
+  // The thread is queued even if the rows were refused, so they go to the audit of calls.
+  if (!stored.ok) for (const row of rows) watch.audit?.write(row);
   const result = { thread_id: id, status, outputs: {}, text: '', reason: '', cost };
   return ok({ id, created, done: Promise.resolve(result) });
+}
+
+/** Queues a thread whose files are stored. Another process can have taken it already. */
+async function queueNow({ store, threads }: HarnessPorts, id: string): Promise<void> {
+  const claimed = await store.claim(id, { owner: threads.owner, ttlMs: LEASE_MS });
+  if (claimed.ok) await store.release(claimed.output, { again: true });
 }
 
 async function begin(
@@ -215,10 +226,13 @@ async function begin(
   signal: AbortSignal,
   message: string,
 ): Promise<Outcome<Started>> {
-  const { directive, limits, inputs, model } = prepared;
+  const { directive, limits, inputs, model, files = [] } = prepared;
   const isReference = modeFor(ports, directive, place.parent) === 'reference';
   const { marks, given, parent } = place;
-  const opened = { marks, given, parent, isReference };
+  const attached = files.map(
+    (file) => ({ type: 'user_message', data: fileMessage(file) }) as const,
+  );
+  const opened = { marks, given, parent, isReference, attached };
   const opening = await openingEvents(ports, prepared, message, opened);
   if (!opening.ok) return opening;
   const about = aboutRun(ports, prepared, message, place);
@@ -257,7 +271,16 @@ async function begin(
     target: leased.thread,
     decision: 'allowed',
   };
-  if (place.isQueued) return await leaveQueued(ports, leased, row);
+  const stored = await storeFiles(ports.store, leased.thread, files);
+  if (!stored.ok) {
+    await endForced(ports, leased.thread, 'failed', stored.error.detail.message);
+    return stored;
+  }
+  const vouched = row ? vouchRows(files, row) : [];
+  if (place.isQueued) {
+    if (files.length > 0) await queueNow(ports, leased.thread);
+    return await leaveQueued(ports, leased, row && [row, ...vouched]);
+  }
   ports.watch.transcript(leased.thread, leased.row)(
     [statusEvent('running'), ...events].map((event) => ({ ...event, turn: 0 })),
     1,
@@ -280,7 +303,7 @@ async function begin(
     return result;
   }
   const thread = result.output;
-  if (row) thread.journal.audit(row);
+  for (const one of row ? [row, ...vouched] : []) thread.journal.audit(one);
   thread.talk.opening.push(...opening.output);
   for (const event of opening.output) addToConversation(thread, event);
   ports.watch.onEvent?.(leased.thread, { ...start, turn: 0 });

@@ -2,13 +2,22 @@
 // be untrusted appear as names and types. Earlier steps appear as ids of tools, numbers and codes of kernmantle,
 // never with a result, a file or the message of an error.
 import { getOwn, type Json, type JsonObject, plainText } from '../../base/index.ts';
-import { carries, type Descriptor, describe, EMPTY, mergeDescriptors } from '../../flow/index.ts';
+import {
+  carries,
+  type Descriptor,
+  describe,
+  EMPTY,
+  makeValue,
+  mergeDescriptors,
+  type Value,
+} from '../../flow/index.ts';
 import type { Directive } from '../../items/index.ts';
-import type { DataOf } from '../../journal/index.ts';
+import { type DataOf, fileValue } from '../../journal/index.ts';
 import { parameterWords, signatureOf, type ToolSignature } from '../../kernel/index.ts';
 import { unpackMarks } from '../thread/conversation.ts';
 import { permittedTools } from '../thread/permitted-tools.ts';
 import type { PlanReading } from '../thread/ports.ts';
+import { shapeOf } from '../thread/references.ts';
 import type { DirectiveTalk, RightsHolder, Thread } from '../thread/thread.ts';
 
 export type PlanNote = DataOf<'plan'>;
@@ -26,7 +35,12 @@ export interface PlanGround {
   /** True if the inputs and the message can be untrusted. Neither is shown then. */
   readonly isHidden: boolean;
   readonly message: string;
+  /** Files of the person, by the name of their variable. No plan shows their content. */
+  readonly files: ReadonlyMap<string, Value>;
 }
+
+const attachedValue = ({ text, file, marks }: DataOf<'user_message'>): Value =>
+  makeValue(file ? fileValue(file) : text, { descriptor: unpackMarks(marks) });
 
 const SIGNED: ReadonlySet<string> = new Set(['signed', 'bundle']);
 
@@ -47,12 +61,15 @@ export function groundOf({
   const isHidden = carries(marks, 'untrusted');
   // The text of a signed directive is its author's, whatever inputs it has.
   const isVouchedFor = SIGNED.has(place.item.signature.state);
-  const [, message] = opening.filter((event) => event.type === 'user_message');
+  const messages = opening.flatMap((event) => (event.type === 'user_message' ? [event.data] : []));
+  const [, message] = messages.filter(({ attached }) => attached === undefined);
+  const files = messages.filter(({ attached }) => attached !== undefined).map(attachedValue);
   return {
     tools: new Map(signatures.map((one) => [one.id, one])),
     marks: isHidden && isVouchedFor ? EMPTY : marks,
     isHidden,
-    message: message?.data.text ?? '',
+    message: message?.text ?? '',
+    files: new Map(files.map((file, at) => [`file${at + 1}`, file])),
   };
 }
 
@@ -75,13 +92,14 @@ export const planMarks = ({ marks }: PlanGround): Descriptor => mergeDescriptors
 
 export const variablesOf = (
   { directive, inputs }: Pick<Thread['place'], 'directive' | 'inputs'>,
-  { message }: PlanGround,
+  { message, files }: PlanGround,
   done: readonly DoneStep[],
 ): string[] => [
   ...new Set([
     ...directive.inputs.map(({ name }) => name),
     ...Object.keys(inputs),
     ...(message === '' ? [] : ['message']),
+    ...files.keys(),
     ...done.map((_, at) => `done${at + 1}`),
   ]),
 ];
@@ -157,13 +175,17 @@ export function planRequest(
   after: PlanNote['after'],
 ): string {
   const { directive } = thread.place;
-  const { tools, message, isHidden } = ground;
+  const { tools, message, isHidden, files } = ground;
   const messageLines = message === '' ? [] : [isHidden ? '@message (text), not shown' : message];
   const past = pastWords(done, after);
   return [
     `# Directive\n${directiveWords(directive)}\n`,
     ...section('Inputs', inputWords(thread, ground)),
     ...section('Message of the person', messageLines),
+    ...section(
+      'Files',
+      [...files].map(([name, { data }]) => `@${name}, not shown: ${JSON.stringify(shapeOf(data))}`),
+    ),
     ...section('Outputs', outputWords(directive)),
     ...section(
       'Tools',

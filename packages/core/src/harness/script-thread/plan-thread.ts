@@ -104,7 +104,10 @@ async function note(
   const { place, ports, journal } = thread;
   const untrusted = done.flatMap(({ isUntrusted }, at) => (isUntrusted ? [`done${at + 1}`] : []));
   const hidden = ground.isHidden ? variablesOf(place, ground, []) : [];
-  const needs = planNeeds(ports, reading, tools, new Set([...untrusted, ...hidden]));
+  const files = [...ground.files].flatMap(([name, { meta }]) =>
+    carries(meta.descriptor, 'untrusted') ? [name] : [],
+  );
+  const needs = planNeeds(ports, reading, tools, new Set([...untrusted, ...hidden, ...files]));
   const data: PlanNote = {
     number,
     text,
@@ -215,6 +218,7 @@ function variables({ thread, ground, done }: Planning): ReadonlyMap<string, Valu
   return new Map([
     ...(message === '' ? [] : [['message', makeValue(message, { descriptor: marks })] as const]),
     ...inputValues(directive, inputs, marks),
+    ...ground.files,
     ...done.map(({ value }, at) => [`done${at + 1}`, value] as const),
   ]);
 }

@@ -27,7 +27,9 @@ import {
 } from '../../flow/index.ts';
 import type { ItemKind } from '../../items/index.ts';
 import { tokenAuthority } from '../../kernel/index.ts';
-import type { ToolCallBlock } from '../../llm/index.ts';
+import type { FileBlock, ToolCallBlock } from '../../llm/index.ts';
+import { blindModel } from '../files/attachment.ts';
+import { accepts } from '../files/file-limits.ts';
 import type { Ending } from '../loop.ts';
 import { type ApprovalRequester, askAbout, callBinding } from '../rights/ask-about-call.ts';
 import { callKey } from '../step/call-intent.ts';
@@ -60,17 +62,23 @@ interface ModelQuestion {
   readonly tier: string | undefined;
   /** System prompt for the model. Absent: the prompt is empty. */
   readonly system?: string;
+  /** File that the prompt is about, in front of it. */
+  readonly file?: FileBlock | undefined;
 }
 
 /** Asks a model in a turn without tools. `between` handles signals after an interruption and can end it. */
 export async function askModel(
   thread: Thread,
-  { prompt, tier, system = '' }: ModelQuestion,
+  { prompt, tier, system = '', file }: ModelQuestion,
   between: () => Promise<Ending | undefined>,
 ): Promise<Outcome<Value>> {
   const chosen = chooseModel(thread, tier);
   if (!chosen.ok) return chosen;
   const conversation = new Conversation();
+  if (file && !accepts(chosen.output.model, file)) {
+    return blindModel(thread.ports, chosen.output.model, file);
+  }
+  if (file) conversation.attach({ name: 'file', text: '', file }, prompt.meta.descriptor);
   conversation.user(prompt.text, prompt.meta.descriptor);
   const talk: Talk = {
     ...thread.talk,

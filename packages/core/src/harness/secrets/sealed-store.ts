@@ -125,6 +125,9 @@ class Vaults {
   }
 }
 
+/** False for a file. Known secrets are not found inside of images and PDF streams. */
+const isObjectText = (bytes: Uint8Array): boolean => bytes[0] === '{'.charCodeAt(0);
+
 const MAX_NESTING = 200;
 const asBytes = (value: JsonObject): Uint8Array => Buffer.from(JSON.stringify(value));
 const asJson = (bytes: Uint8Array): Outcome<JsonObject> =>
@@ -213,7 +216,7 @@ function sealThreads({ store, known }: SealPorts, vaults: Vaults) {
   return { createThread, commit };
 }
 
-/** Returns the functions of the store that read inputs and artifacts, with restored secrets. Both are JSON. */
+/** Returns the functions of the store that read inputs and artifacts, with restored secrets. An artifact is JSON or a file. */
 function sealReads(
   { store, known }: SealPorts,
   vaults: Vaults,
@@ -238,6 +241,7 @@ function sealReads(
       return restored;
     },
     async putArtifact(thread, bytes) {
+      if (!isObjectText(bytes)) return await store.putArtifact(thread, bytes);
       const value = asJson(bytes);
       if (!value.ok) return value;
       const loaded = await vaults.load(thread);
@@ -252,6 +256,7 @@ function sealReads(
     },
     async artifact(thread, hash) {
       const bytes = await store.artifact(thread, hash);
+      if (bytes.ok && !isObjectText(bytes.output)) return bytes;
       const value = bytes.ok ? asJson(bytes.output) : bytes;
       if (!value.ok) return value;
       const loaded = await vaults.load(thread);

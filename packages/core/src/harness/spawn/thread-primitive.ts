@@ -351,7 +351,7 @@ export function artifactKind(ports: { live: LiveThreads }): Kind {
           if (!running) {
             return fail('permission_denied', 'an artifact can be read only by its own thread');
           }
-          return await readPiece(running.thread.ports, thread, id, piece.output);
+          return await readPiece(running.thread, id, piece.output);
         },
       });
     },

@@ -6,14 +6,17 @@ import {
   type Descriptor,
   elementOf,
   factsOf,
+  makeValue,
   markFailure,
   type ResultFacts,
   restoreFields,
   type Value,
 } from '../../flow/index.ts';
-import type { Recorded } from '../../journal/index.ts';
+import { fileValue, type Recorded } from '../../journal/index.ts';
+import type { FileBlock } from '../../llm/index.ts';
+import { findFile, withFiles } from '../files/keep-files.ts';
 import { packMarks, unpackMarks } from '../thread/conversation.ts';
-import type { DirectiveTalk, HarnessPorts, Thread } from '../thread/thread.ts';
+import type { DirectiveTalk, HarnessPorts, OwnJournal, Thread } from '../thread/thread.ts';
 import { shorten, sizeUpTo } from './shorten-value.ts';
 
 /** Largest result in characters. `max_result` of `limits.yaml` overrides it. */
@@ -28,9 +31,16 @@ export interface Result {
   isError: boolean;
   /** Facts that the tool declares about fields of the result. */
   facts?: ResultFacts | undefined;
+  /** Files that the content names. */
+  files?: readonly FileBlock[] | undefined;
 }
 
-function bounds({ library }: HarnessPorts): { max: number; preview: number } {
+type LimitPorts = Pick<HarnessPorts, 'library'>;
+
+/** Returns the largest number of characters of a result. A larger one becomes an artifact. */
+export const largestResult = (ports: LimitPorts): number => bounds(ports).max;
+
+function bounds({ library }: LimitPorts): { max: number; preview: number } {
   const configured = numberAt(library.config('limits').value, 'max_result') ?? -1;
   const least = Math.max(configured >= 0 ? configured : MAX_RESULT, 1000);
   return { max: least, preview: Math.min(PREVIEW, least / 2) };
@@ -131,19 +141,26 @@ export interface Piece {
 
 /** Returns a piece of an artifact, with the labels of the part that it comes from. */
 export async function readPiece(
-  ports: HarnessPorts,
-  thread: string,
+  thread: OwnJournal,
   hash: string,
   { field, offset, length }: Piece,
 ): Promise<Outcome<Value>> {
+  const { ports, place } = thread;
   if (field !== '' && !field.startsWith('/')) {
     return fail(
       'invalid_input',
       `\`field\` cannot be \`${field}\`; start it with /, such as /content`,
     );
   }
-  const bytes = await ports.store.artifact(thread, hash);
+  const bytes = await ports.store.artifact(place.id, hash);
   if (!bytes.ok) return bytes;
+  // A file is shown again as a whole. A stored result is a JSON object.
+  if (bytes.output[0] !== OBJECT_START) {
+    const known = await findFile(thread, hash);
+    if (!known.ok) return known;
+    const { file, marks } = known.output;
+    return ok(withFiles(makeValue(fileValue(file), { descriptor: marks }), [file]));
+  }
   const { content, marks, facts } = JSON.parse(Buffer.from(bytes.output).toString()) as Artifact;
   const part = partOf(restoreFields(content, unpackMarks(marks), facts), field);
   if (!part.ok) return part;
@@ -164,6 +181,8 @@ export async function readPiece(
   const piece = carries(descriptor, 'untrusted') ? { free_text: ['text'] } : undefined;
   return ok(restoreFields(output, descriptor, piece));
 }
+
+const OBJECT_START = '{'.charCodeAt(0);
 
 interface Artifact {
   readonly content: Json;

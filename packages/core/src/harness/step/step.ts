@@ -32,6 +32,7 @@ import type { DataOf, HookStart, JournalEvent } from '../../journal/index.ts';
 import { type Caller, callTarget } from '../../kernel/index.ts';
 import type { ToolCallBlock } from '../../llm/index.ts';
 import { isEnded } from '../../store/index.ts';
+import { filesOf, keepFiles } from '../files/keep-files.ts';
 import { raise, raiseError } from '../hooks/raise-checkpoint.ts';
 import { packCost, usedAmounts } from '../limits/cost.ts';
 import { asLimitFault, firstExceeded, limitFault, UNITS } from '../limits/limit.ts';
@@ -104,6 +105,7 @@ export const asResult = (outcome: Outcome<Value>, marks: Descriptor): Result =>
         marks: outcome.output.meta.descriptor,
         isError: false,
         facts: outcome.output.meta.origin.facts ? factsOf(outcome.output) : undefined,
+        files: filesOf(outcome.output),
       }
     : {
         content: failureJson(outcome),
@@ -117,7 +119,7 @@ const NO_INTENT: Partial<CallIntent> = {};
 export function noteResult(
   thread: CallRecord & Pick<Thread, 'budget' | 'rights'>,
   call: ToolCallBlock,
-  { content, isError, marks, facts }: Result,
+  { content, isError, marks, facts, files }: Result,
   tool?: string,
 ): void {
   const { journal, budget } = thread;
@@ -129,6 +131,7 @@ export function noteResult(
     is_error: isError,
     marks: packMarks(marks),
     ...(facts && { facts }),
+    ...(files && { files: [...files] }),
     ...packRules(thread.rights.rules.taken(call.id)),
     ...(about && { about }),
     ...(use?.isBegun === false && { unused: true as const }),
@@ -249,8 +252,14 @@ async function heldResult(
       ? ok(event.result)
       : { ok: false, error: 'fault' in event ? event.fault : NOTHING };
   const result = asResult(outcome, callMarks);
-  const { content, isError, marks, facts } = await keepResult(thread, result);
-  return { content, is_error: isError, marks: packMarks(marks), ...(facts && { facts }) };
+  const { content, isError, marks, facts, files } = await keepResult(thread, result);
+  return {
+    content,
+    is_error: isError,
+    marks: packMarks(marks),
+    ...(facts && { facts }),
+    ...(files && { files: [...files] }),
+  };
 }
 const NOTHING = fail('internal_error', 'the call has no result yet').error;
 
@@ -397,10 +406,11 @@ export function stepAct(
       recorded?.();
       return committed;
     },
-    run(body) {
+    async run(body) {
       const use = control.intents.get(call.id)?.use;
       if (use) use.isBegun = true;
-      return runStep(thread, callee, body);
+      const outcome = await runStep(thread, callee, body);
+      return outcome.ok ? ok(await keepFiles(thread, outcome.output)) : outcome;
     },
     async checkpoint(event) {
       thread.talk.conversation.learn(marks, false);

@@ -1,7 +1,7 @@
 // Holds the conversation of a live thread, and creates texts from it.
 import { type JsonObject, setOwn } from '../../base/index.ts';
 import { type Descriptor, describe, type Value } from '../../flow/index.ts';
-import { Conversation as MarkedConversation } from '../../journal/index.ts';
+import { fileValue, Conversation as MarkedConversation } from '../../journal/index.ts';
 import { type Block, createWrittenMessages, type Message } from '../../llm/index.ts';
 
 export { DIRECTIVE_CALL, packGiven, packMarks, unpackMarks } from '../../journal/index.ts';
@@ -55,6 +55,8 @@ function blockText(role: Message['role'], block: Block): string {
       return `call ${block.name} ${JSON.stringify(block.arguments)}`;
     case 'tool_result':
       return `${block.is_error ? 'failed' : 'result'} ${JSON.stringify(block.content)}`;
+    case 'file':
+      return `file ${JSON.stringify(fileValue(block))}`;
     case 'thinking':
       return '';
   }

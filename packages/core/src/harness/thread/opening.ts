@@ -17,7 +17,7 @@ import {
   mergeDescriptors,
   type Value,
 } from '../../flow/index.ts';
-import type { Opening } from '../../journal/index.ts';
+import type { JournalEvent, Opening } from '../../journal/index.ts';
 import { type Caller, readyForm, type ToolSignature } from '../../kernel/index.ts';
 import { FROM_USER, packGiven, packMarks } from './conversation.ts';
 import { describedTools, permittedTools } from './permitted-tools.ts';
@@ -143,14 +143,20 @@ interface OpenedBy {
   readonly parent?: Thread | undefined;
   /** True if the model gets untrusted data as references. */
   readonly isReference?: boolean;
+  /** Events of the files that stand before the message. */
+  readonly attached?: readonly Opening[];
 }
+
+/** True for a file that a person gave to the thread. */
+export const isAttached = ({ type, data }: JournalEvent): boolean =>
+  (type === 'user_message' || type === 'injected_message') && data.attached !== undefined;
 
 /** Returns the first events of a thread. The harness itself executes the directive and shows the result. */
 export async function openingEvents(
   ports: HarnessPorts,
   prepared: Pick<Prepared, 'item' | 'directive' | 'inputs' | 'plan'>,
   message: string,
-  { marks: carried = FROM_USER, given, parent, isReference = false }: OpenedBy = {},
+  { marks: carried = FROM_USER, given, parent, isReference = false, attached = [] }: OpenedBy = {},
 ): Promise<Outcome<Opening[]>> {
   const { directive, inputs, plan } = prepared;
   const ready = await ports.kernel.execute(
@@ -192,6 +198,7 @@ export async function openingEvents(
         ...(isHidden && { given: packGiven(hidden) }),
       },
     },
+    ...attached,
   ];
   if (message !== '') {
     const messageMarks = packMarks((isReference && given?.message) || carried);

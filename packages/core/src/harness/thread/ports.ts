@@ -208,6 +208,8 @@ export interface ReplayPort {
 export interface ModelRequest {
   system: string;
   messages: readonly Message[];
+  /** Bytes of the files in the messages, by hash. They are dropped once the body is written. */
+  files?: Map<string, Uint8Array>;
   tools: readonly ToolDefinition[];
   maxTokens: number;
   /** Cache of the messages in the form in which earlier requests of this conversation contained them. */

@@ -21,6 +21,7 @@ import {
 } from '../../journal/index.ts';
 import type { BadArguments, ModelReply } from '../../llm/index.ts';
 import type { Signal } from '../../store/index.ts';
+import { withFiles } from '../files/keep-files.ts';
 import { asLimitFault, limitFault } from '../limits/limit.ts';
 import { unpackMarks } from './conversation.ts';
 import type { LostCommits } from './ports.ts';
@@ -71,8 +72,8 @@ export function replyAt(events: readonly Recorded[], at: number): ModelReply | u
   const content: ModelReply['content'][number][] = [];
   const bad: BadArguments[] = [];
   for (const block of event.data.content) {
-    // A reply of a model contains no results.
-    if (block.type === 'tool_result') continue;
+    // A reply of a model contains neither results nor files.
+    if (block.type === 'tool_result' || block.type === 'file') continue;
     const answer = block.type === 'tool_call' ? unread.get(block.id) : undefined;
     if (block.type !== 'tool_call' || !answer) {
       content.push(block);
@@ -123,11 +124,11 @@ function answerAfter(events: readonly Recorded[], start: number): Outcome<ModelR
 }
 
 /** Returns a recorded result in the form in which the caller got it. */
-export function resultIn({ content, is_error, marks, facts }: ToolResult): Outcome<Value> {
+export function resultIn({ content, is_error, marks, facts, files }: ToolResult): Outcome<Value> {
   const failure = is_error ? faultIn(content) : undefined;
   return failure
     ? markFailure(failure, unpackMarks(marks))
-    : ok(restoreFields(content, unpackMarks(marks), facts));
+    : ok(withFiles(restoreFields(content, unpackMarks(marks), facts), files));
 }
 
 /** True if the event is an approval request about this call, which is made again after the answer. */

@@ -33,6 +33,7 @@ import {
 } from '../../flow/index.ts';
 import type { Display, KeptResult, Visible } from '../../journal/index.ts';
 import { fillForm } from '../../kernel/index.ts';
+import { kindOf } from '../files/file-limits.ts';
 
 export interface References extends Display {
   /**
@@ -48,11 +49,27 @@ export interface References extends Display {
 
 const isForeign = (marks: Descriptor): boolean => carries(marks, 'untrusted');
 
+/** Returns the type and the sizes of a file. `undefined`: the data has not exactly the form of one. */
+function fileShape(data: JsonObject): JsonObject | undefined {
+  const { artifact, mime, bytes } = data;
+  const kind = kindOf(plainText(mime ?? ''));
+  const isFile = typeof artifact === 'string' && /^sha256:[0-9a-f]{64}$/.test(artifact);
+  if (!isFile || !kind || typeof mime !== 'string') return undefined;
+  const sizes = { bytes: bytes ?? null, ...pickNumbers(data, ['width', 'height', 'pages']) };
+  return typeof bytes === 'number' ? { type: kind, mime, ...sizes } : undefined;
+}
+
+const pickNumbers = (data: JsonObject, names: readonly string[]): JsonObject =>
+  Object.fromEntries(
+    names.flatMap((name) => (typeof data[name] === 'number' ? [[name, data[name]]] : [])),
+  );
+
 /** Returns the type and the size of the data, without its text. Names of fields are text too. */
-function shapeOf(data: Json): JsonObject {
+export function shapeOf(data: Json): JsonObject {
   if (typeof data === 'string') return { type: 'text', characters: data.length };
   if (Array.isArray(data)) return { type: 'list', items: data.length };
-  if (isObject(data)) return { type: 'object', fields: Object.keys(data).length };
+  if (isObject(data))
+    return fileShape(data) ?? { type: 'object', fields: Object.keys(data).length };
   return { type: data === null ? 'nothing' : typeof data };
 }
 

@@ -89,6 +89,7 @@ export function rewindEvents(
   history: readonly Recorded[],
   signal: Omit<DataOf<'signal'>, 'kind'> & { from: number },
   words?: RewindWords,
+  files: readonly JournalEvent[] = [],
 ): JournalEvent[] {
   const { from } = signal;
   const marks = packMarks(conversation.marks());
@@ -99,7 +100,7 @@ export function rewindEvents(
   if (call !== undefined) {
     events.push({ type: 'tool_result', data: { call_id: call, content, is_error: false, marks } });
   }
-  events.push({ type: 'injected_message', data: { text, by: 'harness', marks } });
+  events.push({ type: 'injected_message', data: { text, by: 'harness', marks } }, ...files);
   if (words)
     events.push({ type: 'injected_message', data: { ...words, marks: packMarks(FROM_USER) } });
   return events;

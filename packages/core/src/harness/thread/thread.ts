@@ -4,6 +4,7 @@
 import type { Clock, Failure, Json, JsonObject, Outcome, RandomBytes } from '../../base/index.ts';
 import type { CompiledExpression } from '../../expr/index.ts';
 import type {
+  Descriptor,
   Frame,
   FrameOptions,
   GuardSet,
@@ -34,6 +35,7 @@ import type {
   StoredEvent,
 } from '../../store/index.ts';
 import type { ApprovedRight, CapabilityToken } from '../../trust/index.ts';
+import type { ReadyFile } from '../files/attachment.ts';
 import type { CostMeter } from '../limits/cost.ts';
 import type { EffectiveLimits, LimitAmounts } from '../limits/limit.ts';
 import type { Ending } from '../loop.ts';
@@ -371,6 +373,8 @@ export interface Prepared {
   room?: LimitAmounts;
   stream?: boolean;
   plan?: 'run' | 'check';
+  /** Files of the person, in front of the message. Absent: none. */
+  files?: readonly ReadyFile[];
 }
 
 /** Ports of the harness to everything outside of it. The runtime creates them once. */
@@ -415,6 +419,8 @@ export interface PreparePorts {
   models(): JsonObject;
   /** Environment variables, to find out whether a provider's key is set. */
   env: Readonly<Record<string, string | undefined>>;
+  /** Returns the recorded marks of a file with this hash. `undefined`: the file is not in the project. Absent: no file is. */
+  fileMarks?(path: string, sha256: string): Promise<Descriptor | undefined>;
 }
 
 /** The other threads, in this process and in others. */

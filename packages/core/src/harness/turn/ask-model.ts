@@ -11,6 +11,8 @@ import {
   createReader,
   createRequestWriter,
   FOUR_TOOLS,
+  fillFiles,
+  putFiles,
   type RequestWriter,
   type ResolvedModel,
   replyOf,
@@ -98,17 +100,22 @@ export function createModelPort(kernel: Pick<EmbeddedKernel, 'line'>): ModelPort
     const { line, authority } = admitted.output;
     return ok({
       async ask(request, signal) {
-        const { messages, maxTokens, written, reading, raw, marks, sinks, sendBy } = request;
+        const { messages, maxTokens, written, reading, raw, marks, sinks, sendBy, files } = request;
         const sender = senderFor(line, model, request, thread);
         const body = sender.writer.body({ messages, maxTokens, written });
         let reader: StreamReader | undefined;
+        // A tool with sinks of its own sends its parameters instead of the body.
+        const isWhole = sender.formed?.text !== '';
+        const whole = body.ok && files && isWhole ? putFiles(body.output, files) : undefined;
+        if (whole) files?.clear();
         const sent: Outcome<Json> =
           body.ok && sender.formed
-            ? await sender.formed.send(body.output, {
+            ? await sender.formed.send(whole ?? body.output, {
                 caller,
                 authority,
                 signal,
                 ...(marks && { marks }),
+                ...(files && !isWhole && { fill: fillFiles(files) }),
                 ...(sendBy !== undefined && { sendBy }),
                 ...(sinks && { filter: () => sinks()?.filter() }),
                 reader() {

@@ -2,7 +2,8 @@
 // charged and recorded by itself. `retries` of `limits.yaml` has the backoff: a busy provider that charges
 // nothing is asked again for minutes, a request that may be charged only a few times.
 import { type Failure, getOwn, type Json, numberAt } from '../../base/index.ts';
-import { switchModel } from '../thread/choose-model.ts';
+import { acceptsFiles } from '../files/fit-files.ts';
+import { modelFor, switchModel } from '../thread/choose-model.ts';
 import { timeLeft } from '../thread/interruption.ts';
 import type { CalledOff, DirectiveTalk, HarnessPorts, Thread } from '../thread/thread.ts';
 
@@ -83,13 +84,15 @@ function waitFor(
   return goesOn ? ms : undefined;
 }
 
-const fallbackOf = ({
-  place: { directive },
-  talk: { model, triedModels },
-}: DirectiveTalk): string | undefined => {
-  const fallback = directive.model?.fallback_id ?? model.fallback;
-  return fallback === undefined || triedModels.has(fallback) ? undefined : fallback;
-};
+/** Returns the model that can answer instead. A model that does not accept the files of the request is skipped. */
+function fallbackOf(thread: DirectiveTalk): string | undefined {
+  const { model, triedModels } = thread.talk;
+  const fallback = thread.place.directive.model?.fallback_id ?? model.fallback;
+  if (fallback === undefined || triedModels.has(fallback)) return undefined;
+  if (!thread.talk.conversation.hasFiles()) return fallback;
+  const other = modelFor(thread.ports, fallback);
+  return other.ok && acceptsFiles(thread, other.output) ? fallback : undefined;
+}
 
 export function nextMove(
   thread: Thread,

@@ -4,6 +4,7 @@ import { type Failure, numberAt, type Outcome, ok } from '../../base/index.ts';
 import type { LimitReservation, RecordEntry } from '../../flow/index.ts';
 import type { DataOf, JournalEvent, Reply } from '../../journal/index.ts';
 import {
+  bytesForTokens,
   costOf,
   estimateTokens,
   formatMoney,
@@ -13,6 +14,7 @@ import {
   type Usage,
 } from '../../llm/index.ts';
 import type { Amounts, LeasedThread } from '../../store/index.ts';
+import { fitFiles } from '../files/fit-files.ts';
 import { mayAnswer } from '../hooks/raise-checkpoint.ts';
 import {
   type Cost,
@@ -208,7 +210,9 @@ export class TurnAccount {
     const thread = this.#thread;
     const { conversation, system } = thread.talk;
     const tools = isApart(thread.talk) ? 0 : toolBytes(thread.talk.tools);
-    this.bytes = conversation.bytes() + system.length + tools;
+    // Files count as the text that would have as many tokens.
+    const files = bytesForTokens(fitFiles(thread).tokens);
+    this.bytes = conversation.bytes() + system.length + tools + files;
     this.next = undefined;
     this.isBegun = false;
     this.#most = (await thread.ports.replay?.fitted(thread.place.id)) ?? MAX_ANSWER;

@@ -9,6 +9,7 @@ import {
   type ModelReply,
   type ResolvedModel,
 } from '../../llm/index.ts';
+import { requestFiles } from '../files/fit-files.ts';
 import { raise } from '../hooks/raise-checkpoint.ts';
 import { asLimitFault } from '../limits/limit.ts';
 import type { Turn } from '../loop.ts';
@@ -37,11 +38,11 @@ function withLine(messages: readonly Message[], text: string): Message[] {
     : [...messages, { role: 'user', content: [block] }];
 }
 
-function requestOf(thread: Thread, account: TurnAccount): ModelRequest {
+async function requestOf(thread: Thread, account: TurnAccount): Promise<ModelRequest> {
   const { ports, place, journal, talk, budget } = thread;
   const { conversation, ratio, isStreamKept } = talk;
   const { watch } = ports;
-  const messages = conversation.messages();
+  const { messages, ...files } = await requestFiles(thread);
   // The last turn follows from the turns that are counted and the limit in force. The journal has both, so a
   // replay needs no event for it. A question of a script has no turns to plan.
   const { turns } = budget.meter.read();
@@ -50,6 +51,7 @@ function requestOf(thread: Thread, account: TurnAccount): ModelRequest {
   return {
     system: talk.system,
     messages: line === undefined ? messages : withLine(messages, line),
+    ...files,
     tools: talk.tools ?? MODEL_TOOLS,
     // The answer pays for the line, which the reservation does not count.
     maxTokens: Math.max(1, account.maxTokens - estimateTokens(line?.length ?? 0)),
@@ -84,7 +86,7 @@ async function ask(
   account.reply = undefined;
   account.calledOff = undefined;
   if (!line) return fail('internal_error', 'no model was opened for this request');
-  const answer = await line.ask(requestOf(thread, account), signal);
+  const answer = await line.ask(await requestOf(thread, account), signal);
   if (!answer.ok) return answer;
   const refused = answer.output.stop === 'refusal' ? refusal(answer.output) : undefined;
   if (refused) return refused;
@@ -185,8 +187,10 @@ async function judgeAgain(thread: Thread, reply: readonly JournalEvent[]): Promi
   if (control.ending) return { ending: control.ending };
   if (!isSaid) return { again: true };
   const { stop, usage, model } = recorded;
-  // A reply of a model contains no results.
-  const content = recorded.content.filter((block) => block.type !== 'tool_result');
+  // A reply of a model contains neither results nor files.
+  const content = recorded.content.filter(
+    (block) => block.type !== 'tool_result' && block.type !== 'file',
+  );
   return { reply: { content, stop, usage, model } };
 }
 

@@ -9,6 +9,7 @@ import {
   listOf,
   mapping,
   numberBetween,
+  oneOf,
   type Rule,
   record,
   tableOf,
@@ -65,8 +66,26 @@ const models = open({
     }),
   ),
   tiers: tableOf(open({ provider: text, model: text, fallback: text })),
-  models: tableOf(open({ provider: text, max_output: count, aliases: texts })),
+  models: tableOf(
+    open({
+      provider: text,
+      max_output: count,
+      aliases: texts,
+      input: listOf(oneOf(['text', 'image', 'pdf'])),
+      image_tokens: count,
+      pdf_page_tokens: count,
+    }),
+  ),
 });
+
+const files = {
+  image_bytes: count,
+  image_pixels: count,
+  pdf_bytes: count,
+  pdf_pages: count,
+  request_files: count,
+  request_bytes: count,
+};
 
 const share = numberBetween(0, 1, 'a share from 0 to 1');
 
@@ -89,6 +108,7 @@ const limits = open({
   raise_factor: amount,
   min_output_tokens: count,
   max_result: count,
+  files: open({ ...files, providers: tableOf(open(files)) }),
   retries: open({
     pauses: listOf(amount),
     patience: amount,

@@ -2,9 +2,17 @@
 // also if only a part is returned, because label records are looked up by the hash of the content.
 import { isUtf8 } from 'node:buffer';
 import { createHash, hash } from 'node:crypto';
-import { closeSync } from 'node:fs';
+import { closeSync, readSync } from 'node:fs';
 import { basename, dirname } from 'node:path';
-import { diskFault, type Failure, fail, nearest, type Outcome, ok } from '../../base/index.ts';
+import {
+  diskFault,
+  type Failure,
+  fail,
+  fileType,
+  nearest,
+  type Outcome,
+  ok,
+} from '../../base/index.ts';
 import type { PrimitiveCall, PrimitiveResult } from '../primitive.ts';
 import { type ProjectPath, resolveProjectPath } from '../rights/project-path.ts';
 import {
@@ -210,6 +218,36 @@ async function streamLines(
   return ended ?? ok(lines.end());
 }
 
+/** Files of other types are binary. A thread gets these as base64 and stores them. */
+const SHOWN_TYPES = /^(?:image\/(?!svg)|application\/pdf$)/;
+
+/** Returns an image or a PDF for a thread. `undefined`: the file is of another type, or the caller is no thread. */
+async function showFile(
+  { size }: OpenFile,
+  { absolute, relative }: ProjectPath,
+  call: PrimitiveCall,
+): Promise<Outcome<PrimitiveResult> | undefined> {
+  if (call.from?.__thread_id === undefined || size > MAX_SHOWN_BYTES) return undefined;
+  const whole = await readWhole({ absolute, relative }, MAX_SHOWN_BYTES);
+  if (!whole.ok) return whole;
+  const { bytes, sha256, inode } = whole.output;
+  const { mime, problem } = fileType(bytes);
+  if (!SHOWN_TYPES.test(mime)) return undefined;
+  if (problem) {
+    const message = `\`${relative}\` is ${problem} ${mime}, which no model can read`;
+    return fail('unsupported_input', message, { path: relative, found: `${problem} ${mime}` });
+  }
+  const content = bytes.toString('base64');
+  const output = { path: relative, content, encoding: 'base64', bytes: bytes.length };
+  const files = [{ access: 'read' as const, absolute, relative, inode, sha256 }];
+  return ok({ output, ...fileMarks(call, [relative]), files });
+}
+const MAX_SHOWN_BYTES = 32 * 1024 * 1024;
+
+/** True if a file can be an image or a PDF, so that the whole file is worth reading. */
+const mayBeFile = (start: Buffer): boolean =>
+  looksBinary(start) || start.toString('latin1', 0, 5) === '%PDF-';
+
 async function showLines(
   file: OpenFile,
   { absolute, relative }: ProjectPath,
@@ -257,7 +295,10 @@ export async function readFile(call: PrimitiveCall): Promise<Outcome<PrimitiveRe
       const message = `\`${relative}\` has ${size} bytes, more than ${MAX_FILE_BYTES}; use \`fs/grep\``;
       return fail('invalid_input', message, { path: relative, bytes: size });
     }
-    return await showLines(opened.output, place.output, call);
+    const start = Buffer.alloc(SNIFFED_BYTES);
+    const head = start.subarray(0, readSync(descriptor, start, 0, SNIFFED_BYTES, 0));
+    const shown = mayBeFile(head) ? await showFile(opened.output, place.output, call) : undefined;
+    return shown ?? (await showLines(opened.output, place.output, call));
   } catch (error) {
     return diskFault(error, relative);
   } finally {

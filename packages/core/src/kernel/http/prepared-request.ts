@@ -39,7 +39,7 @@ export interface PreparedRequest extends DescribedRequest {
    * Sends the request with this body instead of the prepared one, which determined the content type.
    * Never rejects, also if `onEvents` throws.
    */
-  send(body: string | undefined, options: SendOptions): Promise<Outcome<Received>>;
+  send(body: string | Uint8Array | undefined, options: SendOptions): Promise<Outcome<Received>>;
 }
 
 /** Returns the whole body as a value. A truncated JSON body is a fault. */
@@ -100,7 +100,8 @@ function forOtherOrigin(request: WireRequest, redact: Redactor): Outcome<WireReq
   for (const [name, value] of Object.entries(request.headers)) {
     if (!request.credentials.has(name) && redact.isClean(value)) headers[name] = value;
   }
-  return redact.isClean(request.body ?? null)
+  const { body = '' } = request;
+  return redact.isClean(typeof body === 'string' ? body : Buffer.from(body).toString())
     ? ok({ ...request, headers })
     : fail(
         'permission_denied',

@@ -22,7 +22,7 @@ export interface WireRequest {
   url: URL;
   /** Header names are in lower case. */
   headers: Record<string, string>;
-  body?: string;
+  body?: string | Uint8Array;
   /** Names of headers with credentials. They are never sent to another origin. */
   credentials: ReadonlySet<string>;
   /** The parts and the result of `auth`, which no output may show. */

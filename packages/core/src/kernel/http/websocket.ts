@@ -141,7 +141,8 @@ export async function readWebSocket(
   const opened = await openWebSocket({ url, headers }, sending, maxEvent, reading);
   if (!opened.ok) return opened;
   const { line } = opened.output;
-  if (body !== undefined) await line.send(body);
+  if (body !== undefined)
+    await line.send(typeof body === 'string' ? body : Buffer.from(body).toString());
   const end = await reading.read(line);
   const { count, bytes, binaries } = reading;
   const failure = sending.watch.failure ?? reading.failure ?? endFault(end, count);

@@ -3,6 +3,7 @@
 import {
   asJson,
   fail,
+  isObject,
   type Json,
   type JsonObject,
   messageOf,
@@ -45,13 +46,16 @@ export interface ProgramTool {
   /** True if the results are the user's own directory, such as an address book. */
   directory?: boolean;
   /** A returned value is the output. A thrown error becomes `tool_failed`. */
-  run(parameters: JsonObject, context: ProgramContext): Json | Promise<Json>;
+  run(parameters: JsonObject, context: ProgramContext): ProgramOutput | Promise<ProgramOutput>;
 }
+
+/** A result, or an image or a PDF for the model. The bytes decide about the type, and `mime` is for people. */
+type ProgramOutput = Json | { file: Uint8Array; mime?: string; name?: string };
 
 /** The same tool with `run` typed by its parameters. */
 export interface TypedTool<P> extends Omit<ProgramTool, 'parameters' | 'run'> {
   parameters?: P;
-  run(parameters: ArgumentsOf<P>, context: ProgramContext): Json | Promise<Json>;
+  run(parameters: ArgumentsOf<P>, context: ProgramContext): ProgramOutput | Promise<ProgramOutput>;
 }
 
 /** Prefix of the file of items that come from a program. */
@@ -116,6 +120,14 @@ function itemOf(program: ProgramTool): Outcome<ToolItem> {
   });
 }
 
+/** Writes the bytes of a file as base64, like file tools do. A thread stores them. */
+function inlineFile(output: ProgramOutput): Json {
+  if (!(isObject(output) && output.file instanceof Uint8Array)) return output as Json;
+  const { file, ...rest } = output;
+  const content = Buffer.from(file).toString('base64');
+  return { ...rest, content, encoding: 'base64' };
+}
+
 /** Wraps program code as a function of the primitive. An exception becomes a fault. */
 function functionOf(program: ProgramTool): BuiltinFunction {
   const standard = standardOf(program.parameters);
@@ -128,7 +140,7 @@ function functionOf(program: ProgramTool): BuiltinFunction {
         projectRoot,
         ...(key === undefined ? {} : { idempotencyKey: key }),
       });
-      return ok({ output: output === undefined ? null : output });
+      return ok({ output: output === undefined ? null : inlineFile(output) });
     } catch (error) {
       return fail('tool_failed', `tool \`${tool.id}\` failed: ${messageOf(error)}`);
     }

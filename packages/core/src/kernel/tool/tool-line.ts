@@ -47,12 +47,14 @@ interface LineSending {
   /** Returns the marks of the body, which sinks of the tool record with the answer. */
   marks?: () => Descriptor;
   filter?: (() => EventFilter | undefined) | undefined;
+  /** Completes the texts of a call that is not sent as one body. */
+  fill?: (text: string) => string;
 }
 
 export interface FormedBody {
   readonly text: string;
   /** Sends `body` in place of the original text. Returns the result of a call of the tool. */
-  send(body: string, sending: LineSending): Promise<Outcome<JsonObject>>;
+  send(body: string | Uint8Array, sending: LineSending): Promise<Outcome<JsonObject>>;
 }
 
 export interface ToolLine {
@@ -101,7 +103,7 @@ function resultOf(received: Received): Outcome<JsonObject> {
 
 /** Sends from the connection directly to the reader. */
 const direct = (plan: Plan, prepared: PreparedRequest): FormedBody => ({
-  text: prepared.request.body ?? '',
+  text: String(prepared.request.body ?? ''),
   async send(body, { authority, signal, sendBy, reader }) {
     const { events, end } = reader();
     const received = await prepared.send(body, {
@@ -140,14 +142,20 @@ const asWrite = ({ facts, strictFacts }: Plan): Pick<Plan, 'facts' | 'strictFact
   strictFacts: { ...strictFacts, effect: 'write' },
 });
 
+const filled = (parameters: JsonObject, fill: (text: string) => string): JsonObject =>
+  JSON.parse(JSON.stringify(parameters), (_name, value) =>
+    typeof value === 'string' ? fill(value) : value,
+  ) as JsonObject;
+
 /** Sends with everything that a tool may need: sinks of its own, or another primitive. */
 const indirect = (
   ports: ToolPorts,
-  { plan, parameters }: Omit<AllowedCall, 'authority'>,
+  { plan, parameters: formed }: Omit<AllowedCall, 'authority'>,
   primitive: Primitive | undefined,
 ): FormedBody => ({
   text: '',
-  async send(_body, { caller, authority, signal, reader, marks, filter }) {
+  async send(_body, { caller, authority, signal, reader, marks, filter, fill }) {
+    const parameters = fill ? filled(formed, fill) : formed;
     const about = marks ? { descriptor: marks() } : {};
     const values = Object.values(parameters).map((data) => makeValue(data, about));
     const sinks = (): Sink[] => [sinkFor(reader())];

@@ -30,7 +30,8 @@ const holds = (value: Json | undefined, text: string): boolean =>
   textsIn(value).some((part) => part.includes(text));
 
 const parsed = (content: Json | undefined): Json => {
-  const text = typeof content === 'string' ? content : textsIn(content).join('');
+  const parts = Array.isArray(content) ? content.map((part) => textAt(part, 'text')) : [];
+  const text = typeof content === 'string' ? content : parts.join('');
   const value = parseJson(text);
   return value.ok ? value.output : text;
 };

@@ -4,7 +4,7 @@ import { compact, EXIT, type Failure, fail, type Outcome, ok } from '@kernmantle
 import type { RunRequest } from '@kernmantle/core/harness';
 import type { ProviderEndpoint } from '@kernmantle/core/llm';
 import { chatDirective, type Runtime, type ThreadObserver } from '@kernmantle/core/runtime';
-import { asList, asText, type CommandCall, type CommandRun, type Ending } from '../command.ts';
+import { asText, type CommandCall, type CommandRun, type Ending } from '../command.ts';
 import {
   printWarnings,
   refuse as refuseStart,
@@ -85,18 +85,16 @@ async function open(call: CommandCall, standIn?: ProviderEndpoint): Promise<Endi
   const view = front ? undefined : createRunView(terminal);
   let session: ChatSession | undefined;
   let request: Outcome<RunRequest> = fail('internal_error', 'no request');
-  const attach = asList(options.attach).map((path) => ({ path }));
   const message = asText(options.message);
   const refuse = (refused: Failure): Ending => refuseStart(refused, terminal, ['invalid_input']);
 
   async function talk(access: ThreadWork): Promise<Ending> {
     if (!request.ok) return refuse(request);
-    const { message: _, ...rest } = request.output;
+    const { message: _, attach, ...rest } = request.output;
     session = createSession(call, access, rest);
     const row = await session.open(asText(options.resume));
     if (!row.ok) return refuse(row);
-    const first =
-      message === undefined ? undefined : { text: message, ...(attach[0] && { attach }) };
+    const first = message === undefined ? undefined : { text: message, ...(attach && { attach }) };
     if (front) return await front.run(session, first);
     await view?.begin(access.store, row.output?.id);
     if (terminal.json && view) {

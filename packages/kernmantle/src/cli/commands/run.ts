@@ -27,6 +27,7 @@ import { asList, asText, type CommandCall, type CommandRun, type Ending } from '
 import { commandActor } from '../project.ts';
 import type { Terminal } from '../terminal/terminal.ts';
 import { answerBelow, answerHere, personAt } from '../threads/ask-person.ts';
+import { attachmentsOf } from '../threads/attachments.ts';
 import {
   awayFrom,
   howToGoOn,
@@ -112,7 +113,9 @@ export function refuse(
 ): number {
   if (terminal.json) terminal.out(resultLine(refused));
   else terminal.finish(refused, () => {});
-  return usageCodes.includes(refused.error.code) ? EXIT.usage : exitCodeOf(refused.error);
+  const { code, detail } = refused.error;
+  const isUsage = usageCodes.includes(code) || detail.attachment !== undefined;
+  return isUsage ? EXIT.usage : exitCodeOf(refused.error);
 }
 
 async function finish(
@@ -360,6 +363,7 @@ export function requestOf(call: CommandCall, library?: Library): Outcome<RunRequ
       directive: asText(args[0]) ?? '',
       inputs: inputs.output,
       message: asText(options.message),
+      attach: attachmentsOf(options),
       model: asText(options.model),
       limits: limits.output,
       stream: options.stream === true ? true : undefined,

@@ -3,10 +3,11 @@
 import { useId, useState } from 'preact/hooks';
 import type { ActionResult, ItemInput, ItemView, LimitMeter } from '../../model/api.ts';
 import { limitName, limitOrigin, limitValue } from '../../model/format.ts';
-import { type PageFault, post } from '../api.ts';
+import { type PageFault, post, uploadAll } from '../api.ts';
 import { connection } from '../connection.ts';
 import { Button } from '../parts/button.tsx';
 import { Command } from '../parts/copy.tsx';
+import { FilePicker } from '../parts/file-picker.tsx';
 import { ErrorState } from '../parts/states.tsx';
 import { ForeignText } from '../parts/untrusted-text.tsx';
 import { go, pathOf } from '../router.tsx';
@@ -197,6 +198,7 @@ export function RunForm(props: { directive: string; view: ItemView; onClose: () 
   const [faults, setFaults] = useState<FieldFaults>({});
   const [fault, setFault] = useState<PageFault>();
   const [isBusy, setBusy] = useState(false);
+  const [files, setFiles] = useState<readonly File[]>([]);
   const read = readWish(directive, view, fields);
   const change = (part: Partial<RunFields>) => setFields((last) => ({ ...last, ...part }));
   const reason = whyNot(view);
@@ -205,7 +207,10 @@ export function RunForm(props: { directive: string; view: ItemView; onClose: () 
     setFaults('faults' in read ? read.faults : {});
     if ('faults' in read) return;
     setBusy(true);
-    const answer = await post<ActionResult>('threads', read.wish);
+    const sent = await uploadAll(files);
+    const answer = sent.ok
+      ? await post<ActionResult>('threads', { ...read.wish, ...sent.output })
+      : sent;
     setBusy(false);
     if (answer.ok) return go(pathOf('t', answer.output.thread_id));
     setFaults(faultsOf(answer.error, view.inputs));
@@ -234,6 +239,7 @@ export function RunForm(props: { directive: string; view: ItemView; onClose: () 
           onInput={(event) => change({ message: event.currentTarget.value })}
         />
       </label>
+      <FilePicker files={files} onChange={setFiles} />
       <details
         class="run-more"
         {...(Object.keys(faults).some((name) => /^(?:limits|model)/.test(name))

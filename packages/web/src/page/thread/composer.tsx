@@ -3,7 +3,9 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { ThreadView } from '../../model/api.ts';
 import { money, shellWord } from '../../model/format.ts';
+import { uploadAll } from '../api.ts';
 import { Command } from '../parts/copy.tsx';
+import { FilePicker } from '../parts/file-picker.tsx';
 import { Icon } from '../parts/icons.tsx';
 import { commandOf } from './commands.ts';
 import { isEndedStatus } from './header.tsx';
@@ -73,6 +75,8 @@ export function Composer(props: {
   const [text, setText] = useState('');
   const [voice, setVoice] = useState<Voice>('user');
   const [when, setWhen] = useState<When>('next');
+  const [files, setFiles] = useState<readonly File[]>([]);
+  const [fault, setFault] = useState<string>();
   const field = useRef<HTMLTextAreaElement>(null);
   useEffect(() => field.current?.focus(), []);
   const act = isEnded ? 'resume' : when === 'now' ? 'interrupt' : 'inject';
@@ -84,8 +88,11 @@ export function Composer(props: {
   const [why, isBusy] = [acting.why(act), acting.isBusy(act)];
   const send = async () => {
     if (text.trim() === '' || why !== undefined || isBusy) return;
+    const sent = await uploadAll(isEnded ? files : []);
+    setFault(sent.ok ? undefined : sent.error.detail.message);
+    if (!sent.ok) return;
     const body = isEnded
-      ? { message: text }
+      ? { message: text, ...sent.output }
       : act === 'interrupt'
         ? { text }
         : { text, role: voice };
@@ -114,6 +121,8 @@ export function Composer(props: {
           if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) void send();
         }}
       />
+      {isEnded ? <FilePicker files={files} onChange={setFiles} /> : null}
+      {fault === undefined ? null : <p class="bad">{fault}</p>}
       {isEnded ? (
         <p class="dim">
           The thread resumes with this message and its current limits.{' '}

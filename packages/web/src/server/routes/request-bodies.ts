@@ -6,6 +6,7 @@ import {
   flag,
   isObject,
   type JsonObject,
+  listOf,
   type Outcome,
   ok,
   oneOf,
@@ -74,12 +75,16 @@ const limits = record(
 const from: Rule<number | 'last'> = (value, place) =>
   value === 'last' ? value : wholeBetween(1, 1e9)(value, place);
 
+const attach = listOf(
+  record({ upload: name, trusted: flag, paste: flag }, { required: ['upload'] }),
+);
+
 const RULES = {
   run: record(
-    { directive: name, inputs: object, limits, model: name, message: words(MAX_WORDS) },
+    { directive: name, inputs: object, limits, model: name, message: words(MAX_WORDS), attach },
     { required: ['directive'] },
   ),
-  resume: record({ limits, model: name, message: words(MAX_WORDS, 1), from, why }),
+  resume: record({ limits, model: name, message: words(MAX_WORDS, 1), from, why, attach }),
   inject: record(
     { text: words(MAX_WORDS, 1), role: oneOf(['user', 'system']) },
     { required: ['text'] },

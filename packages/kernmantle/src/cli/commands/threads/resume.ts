@@ -5,6 +5,7 @@ import type { ResumeOptions } from '@kernmantle/core/harness';
 import { actorName, personAuditRow } from '@kernmantle/core/runtime';
 import { asText, type CommandCall, type CommandRun } from '../../command.ts';
 import { commandActor } from '../../project.ts';
+import { attachmentsOf } from '../../threads/attachments.ts';
 import { findThread } from '../../threads/open-threads.ts';
 import { followRun, limitsOf } from '../run.ts';
 
@@ -32,6 +33,7 @@ function optionsOf(call: CommandCall): Outcome<ResumeOptions> {
       limits: limits.output,
       model: asText(options.model),
       items,
+      attach: attachmentsOf(options),
       words: text === undefined ? undefined : { text, by },
       by,
     }),
