@@ -97,16 +97,17 @@ export function openKeyboard({ isEchoed = true }: { isEchoed?: boolean } = {}): 
   stdin.on('data', onData).once('end', leave).once('close', leave).resume();
   return {
     async discard(ms = 0) {
-      for (let isQuiet = false; ms > 0 && !isQuiet && !isGone; ) {
+      const drop = (): void => {
         isGone ||= typed.includes(LEAVE);
         typed = '';
+      };
+      for (let round = 0; round < ROUNDS; round++) await nextRound();
+      drop();
+      // A person who still types does not answer.
+      for (let isQuiet = ms === 0; !isQuiet && !isGone; drop()) {
         await sleep(ms);
-        // A person who types does not answer.
         isQuiet = typed === '';
       }
-      for (let round = 0; round < ROUNDS; round++) await nextRound();
-      isGone ||= typed.includes(LEAVE);
-      typed = '';
     },
     key: (signal) => until(signal, pressed),
     async line(signal, text = '') {
