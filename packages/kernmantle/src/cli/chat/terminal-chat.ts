@@ -181,6 +181,8 @@ export function createTerminalChat(terminal: Terminal) {
       if (thread !== session?.id()) return;
       if (event.type === 'turn_start')
         [figures.model, figures.doing] = [event.data.model, 'thinks'];
+      // The events before the start of a thread are not sent.
+      if (event.type === 'signal' && event.data.kind === 'start') void readTalk();
       if ('marks' in event.data) carry(event.data.marks as JsonObject | undefined);
       if (event.type === 'assistant_message') {
         if (!streamed && !event.data.injected)
@@ -239,17 +241,24 @@ export function createTerminalChat(terminal: Terminal) {
     },
   };
 
+  /** Reads the conversation of the thread and its labels. */
+  async function readTalk() {
+    const id = session?.id();
+    const read = id === undefined ? undefined : await session?.store.read(id);
+    const events = read?.ok ? decodeAll(read.output) : read;
+    if (!events?.ok) return undefined;
+    const talk = project(conversation, events.output);
+    const { taint } = talk.marks();
+    figures.labels = new Set(taint.filter((one) => one === 'untrusted' || one === 'secret'));
+    const turn = events.output.findLast((event) => event.type === 'turn_start');
+    figures.model = turn?.data.model ?? figures.model;
+    return talk;
+  }
+
   /** Shows where an opened thread stands: its labels and its last words. */
   async function opened(): Promise<void> {
-    const id = session?.id();
-    if (id === undefined || !session) return;
-    const read = await session.store.read(id);
-    const events = read.ok ? decodeAll(read.output) : read;
-    if (!events.ok) return complain(events);
-    const talk = project(conversation, events.output);
-    figures.labels = new Set(
-      talk.marks().taint.filter((one) => one === 'untrusted' || one === 'secret'),
-    );
+    const talk = await readTalk();
+    if (!talk) return;
     // The harness wrote the first message.
     for (const { role, content } of talk.messages().slice(1).slice(-4)) {
       const text = content.flatMap((block) => (block.type === 'text' ? [block.text] : [])).join('');
@@ -257,8 +266,6 @@ export function createTerminalChat(terminal: Terminal) {
       if (role === 'user') print(paint('bold', `› ${visible(shorten(text, 300))}`));
       else for (const row of [...flow.push(text), ...flow.end()]) print(row);
     }
-    const turn = events.output.findLast((event) => event.type === 'turn_start');
-    figures.model = turn?.data.model ?? '';
     await refresh();
   }
 
