@@ -42,6 +42,7 @@ async function follow(page: string, change?: (text: string) => string): Promise<
 test('the command line', () => follow('docs/command-line.md'));
 test('signatures and trust', () => follow('docs/signatures-and-trust.md'));
 test('goal runs', () => follow('docs/goal-runs.md'));
+test('the chat', () => follow('docs/chat.md'));
 test('errors', () => follow('docs/errors.md'));
 test('whoever answers for it', () => follow('docs/answering.md'));
 test('untrusted data', () => follow('docs/untrusted-data.md'));
