@@ -71,6 +71,22 @@ function inThreads(inStage: InStage): void {
   );
 
   test(
+    'an answer is taken back once it is given, by any process, and the call that it was for keeps its approval',
+    inStage(async ({ store, another }) => {
+      const writer = await begin(store, 't');
+      await writer.must({ ask: [ask('ap_1')] });
+      expect(codeOf(await store.withdraw('ap_1'))).toBe('conflict');
+      expect(codeOf(await store.withdraw('ap_none'))).toBe('not_found');
+      must(await store.decide('ap_1', { ...yes, answer: { value: true } }));
+      const other = await another();
+      expect(must(await other.withdraw('ap_1'))).not.toHaveProperty('answer');
+      const [row] = must(await store.approvals({ id: 'ap_1' }));
+      expect(row).toMatchObject({ state: 'approved', uses: 1 });
+      expect(row).not.toHaveProperty('answer');
+    }),
+  );
+
+  test(
     'a hook asks for a thread above it, for no other; that one is told and may use it',
     inStage(async ({ store }) => {
       const root = await begin(store, 'root');

@@ -376,6 +376,8 @@ export interface OriginPort {
 export interface Ports {
   /** Called in stages 5 and 8 if the verdict is `ask`. Absent: the operation is refused. */
   ask?(question: Question, frame: Frame): MaybePromise<Outcome<ApprovalAnswer>>;
+  /** True if an earlier answer of a person covers this call, so that the rule `ask_first` need not ask. Absent: none does. */
+  answered?(op: Operation, inputs: readonly Argument[]): MaybePromise<boolean>;
   /** Called in stage 5, before policies judge. Absent: only the marks of the arguments count. */
   origins?: OriginPort;
   /** Runs just before stage 5 and just before stage 8. */

@@ -13,6 +13,7 @@ export { type ReplayOptions, type ReplayReport, replayThread } from './replay/re
 export { answerIn, askInside, callBinding, renewed } from './rights/ask-about-call.ts';
 export { helpSignal } from './rights/ask-for-help.ts';
 export { callShown } from './rights/call-shown.ts';
+export { answersInForce, type LastingAnswer } from './rights/lasting-answers.ts';
 export { type Forked, type ForkOptions, forkThread } from './run/fork.ts';
 export { prepareThread, type RunRequest, refusalsOf } from './run/prepare.ts';
 export { finishEnded, mendTranscript } from './run/recover.ts';
@@ -21,6 +22,7 @@ export { releaseUnstarted, resumeLeasedThread, resumeThread } from './run/resume
 export { unaffordableHooks } from './run/run-hook.ts';
 export { enqueueDirective, type FireOptions, prepareElsewhere, runDirective } from './run/start.ts';
 export { askModel } from './script-thread/script-actions.ts';
+export { environmentSecrets } from './secrets/known-secrets.ts';
 export {
   artifactKind,
   createThreadPrimitive,

@@ -43,7 +43,7 @@ export {
   INPUT_PARAMETERS,
   idInUri,
 } from './library/exposed.ts';
-export { createLibrary, type Library } from './library/library.ts';
+export { createLibrary, type Library, SHIPPED } from './library/library.ts';
 export { createSearchIndex, isFormOf, wordsOf } from './library/search-index.ts';
 export { examinePolicy, putSigned, type SignedFile, signItem, verifyItem } from './library/sign.ts';
 export {

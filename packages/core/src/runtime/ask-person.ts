@@ -92,21 +92,29 @@ function originLines({ tainted, origins }: JsonObject): string[] {
 }
 
 const IN_DIFF: ReadonlySet<string> = new Set(['content', 'old_string', 'new_string']);
-const withoutContent = (value: Json, file: Json | undefined): Json =>
-  isObject(value) && getOwn(file, 'diff') !== undefined
+const withoutContent = (value: Json, change: string | undefined): Json =>
+  isObject(value) && change !== undefined
     ? Object.fromEntries(Object.entries(value).filter(([name]) => !IN_DIFF.has(name)))
     : value;
+
+/** Returns the change of a file as lines: its diff, or the whole content of a new file. */
+function changeIn(file: Json | undefined, values: Json): string | undefined {
+  const [diff, content] = [getOwn(file, 'diff'), getOwn(values, 'content')];
+  if (diff !== undefined) return plainText(diff);
+  const isNew = getOwn(file, 'change') === 'create' && typeof content === 'string';
+  return isNew ? content.replace(/\n$/, '').replace(/^/gm, '+') : undefined;
+}
 
 /** Returns the text of an approval request: the question, the reason, the origins of its values, the call. */
 function questionText({ shown: display }: Approval): string {
   const { operation, question, because, arguments: values = {}, file } = display;
-  const diff = getOwn(file, 'diff');
+  const change = changeIn(file, values);
   return [
     plainText(question),
     ...(because === undefined ? [] : [plainText(because)]),
     ...originLines(display),
-    `${plainText(operation)} ${JSON.stringify(withoutContent(values, file))}`,
-    ...(diff === undefined ? [] : [plainText(diff)]),
+    `${plainText(operation)} ${JSON.stringify(withoutContent(values, change))}`,
+    ...(change === undefined ? [] : [change]),
   ].join('\n');
 }
 

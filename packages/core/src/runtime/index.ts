@@ -259,5 +259,7 @@ export {
   STANDS_STILL,
   signalThread,
   waitForEnd,
+  withdrawAnswer,
 } from './thread-signals.ts';
 export { allThreads, openModel, registryFile, registryKey, type Threads } from './threads.ts';
+export { chatDirective } from './user-settings.ts';

@@ -341,6 +341,12 @@ async function decideBy(
   return await store.decide(id, scoped.output, { ...row, target });
 }
 
+/** Takes the answer of a person back. Calls that the answer covered ask again. */
+export const withdrawAnswer = (store: Store, id: string, by: Actor): Promise<Outcome<Approval>> => {
+  const row = personAuditRow(by, `withdraw:${id}`, '');
+  return auditFailure(store, row, store.withdraw(id, row));
+};
+
 /**
  * Fails with `conflict` if the file of the request has changed, because an approved write applies to the displayed
  * file. In a shared store the file is on the machine of the worker, and the write itself checks it.

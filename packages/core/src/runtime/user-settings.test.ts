@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { chooseStore } from './user-settings.ts';
+import { chatDirective, chooseStore } from './user-settings.ts';
 
 let home = '';
 beforeEach(() => {
@@ -33,6 +33,14 @@ test('what is asked for counts before the environment, and that before the setti
   expect(chosen({}, env)).toMatchObject({ address: 'postgres://env/a', tenant: 'env' });
   const asked = { store: 'postgres://asked/a', tenant: 'asked' };
   expect(chosen(asked, env)).toMatchObject({ address: 'postgres://asked/a', tenant: 'asked' });
+});
+
+test('a chat runs the shipped assistant unless the settings name another directive', () => {
+  expect(chatDirective(home)).toEqual({ ok: true, output: 'bundle:core/assistant' });
+  write('chat: { directive: talk }\n');
+  expect(chatDirective(home)).toEqual({ ok: true, output: 'talk' });
+  write('chat: { model: x }\n');
+  expect(chatDirective(home)).toMatchObject({ error: { code: 'config_invalid' } });
 });
 
 test('an empty address is the file of the project, whatever the settings say', () => {

@@ -12,6 +12,7 @@ import {
   text,
   textLike,
 } from '../base/index.ts';
+import { SHIPPED } from '../items/index.ts';
 
 interface StoreChoice {
   /** Address of a server, which may contain a password. Absent: the file of the project. */
@@ -26,7 +27,17 @@ type Env = Readonly<Record<string, string | undefined>>;
 const MAX_BYTES = 64 * 1024;
 const TENANT = /^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$/;
 const WHAT_TENANT = 'a name of letters, digits, `_`, `.` and `-`';
-const settings = record({ store: text, tenant: textLike(TENANT, WHAT_TENANT) });
+const settings = record({
+  store: text,
+  tenant: textLike(TENANT, WHAT_TENANT),
+  chat: record({ directive: text }),
+});
+
+interface UserSettings {
+  store?: string;
+  tenant?: string;
+  chat?: { directive?: string };
+}
 
 /** Refuses a file with a password that others can read. Windows has no such bits. */
 function modeProblem(file: string, store: string): Outcome<never> | undefined {
@@ -38,7 +49,7 @@ function modeProblem(file: string, store: string): Outcome<never> | undefined {
 }
 
 /** INVARIANT: a message never contains text of the file, which may be a password. */
-function readSettings(home: string): Outcome<{ store?: string; tenant?: string }> {
+function readSettings(home: string): Outcome<UserSettings> {
   const file = join(home, 'settings.yaml');
   const read = readRegularFile(file, { max: MAX_BYTES, followsLinks: true });
   if ('problem' in read) {
@@ -51,10 +62,20 @@ function readSettings(home: string): Outcome<{ store?: string; tenant?: string }
   if (problem || !values) {
     const [line, code] = [problem?.line ?? 1, problem?.code ?? 'invalid_field'];
     const what =
-      code === 'yaml_syntax' ? 'the YAML syntax is wrong' : 'only `store` and `tenant` are allowed';
+      code === 'yaml_syntax'
+        ? 'the YAML syntax is wrong'
+        : 'only `store`, `tenant` and `chat.directive` are allowed';
     return fail('config_invalid', `\`${file}\` is invalid in line ${line}: ${what}`, { file });
   }
   return modeProblem(file, values.store ?? '') ?? ok(values);
+}
+
+const ASSISTANT = `${SHIPPED}core/assistant`;
+
+/** Returns the directive of a chat: `chat.directive` of the user's settings, or the shipped assistant. */
+export function chatDirective(home: string): Outcome<string> {
+  const own = readSettings(home);
+  return own.ok ? ok(own.output.chat?.directive ?? ASSISTANT) : own;
 }
 
 /**

@@ -124,6 +124,15 @@ export function damagedDecision(
   return fail('conflict', message, { approval: row.id });
 }
 
+/** Fails with `conflict` unless the request is approved, because another one has no answer to take back. */
+export function withdrawRefusal({
+  id,
+  state,
+}: Pick<Approval, 'id' | 'state'>): Failure | undefined {
+  if (state === 'approved' || state === 'used') return undefined;
+  return fail('conflict', `approval \`${id}\` is ${state}`, { approval: id, state });
+}
+
 export interface EventText {
   type: string;
   turn: number;

@@ -32,6 +32,7 @@ export {
   signalPayload,
   type ThreadText,
   valuesAt,
+  withdrawRefusal,
 } from './encode.ts';
 export {
   type Entering,

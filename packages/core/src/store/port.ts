@@ -105,6 +105,8 @@ export interface Approvals {
   use(id: string, binding: JsonObject): Answer<Approval>;
   /** Decides a request and signals its thread (`approval`) in one commit. `conflict`: it is decided already. */
   decide(id: string, decision: Decision, audit?: AuditEntry): Answer<Approval>;
+  /** Takes the answer of an approved request back, so that it allows nothing more. `conflict`: it is not approved. */
+  withdraw(id: string, audit?: AuditEntry): Answer<Approval>;
   /** Returns approval requests, oldest first, at most 100 unless the filter has a limit. */
   approvals(filter: ApprovalFilter): Answer<Approval[]>;
 }
@@ -385,6 +387,7 @@ export interface ThreadFilter {
   /** This thread and everything below it. */
   within?: string;
   kind?: 'thread' | 'hook';
+  runner?: string;
   /** Only threads of this tenant. Empty: threads without a tenant. */
   tenant?: string;
   project?: string;

@@ -57,7 +57,15 @@ export function threadQuery(
 ): Outcome<ThreadQuery> {
   const [texts, values]: [string[], (string | number)[]] = [[], []];
   const bind = (value: string | number): string => `${mark}${values.push(value)}`;
-  for (const column of ['directive', 'parent', 'root', 'kind', 'project', 'tenant'] as const) {
+  for (const column of [
+    'directive',
+    'parent',
+    'root',
+    'kind',
+    'project',
+    'tenant',
+    'runner',
+  ] as const) {
     const value = filter[column];
     if (column === 'tenant' && value === '') texts.push('tenant IS NULL');
     else if (value !== undefined) texts.push(`${column} = ${bind(value)}`);

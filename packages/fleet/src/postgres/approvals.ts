@@ -13,7 +13,13 @@ import type {
   Decision,
   NewApproval,
 } from '@kernmantle/core/store';
-import { approvalTexts, checkApproval, damagedDecision, damageOf } from '@kernmantle/core/store';
+import {
+  approvalTexts,
+  checkApproval,
+  damagedDecision,
+  damageOf,
+  withdrawRefusal,
+} from '@kernmantle/core/store';
 import type { Sql } from './connection.ts';
 import { RefusedWrite } from './errors.ts';
 import type { ServerRegistry, ServerTime } from './registry.ts';
@@ -33,6 +39,7 @@ const OPEN = `${SELECT} WHERE md5(binding) = md5($1) AND binding = $1 AND thread
   AND kind = $3 AND state = 'pending' ORDER BY asked DESC, id DESC LIMIT 1`;
 const INSERT = `INSERT INTO approvals (id, thread, kind, binding, shown, state, uses_left, expires, asked)
   VALUES ($1, $2, $3, $4, $5, 'pending', $6, km_when($7, $8), km_now()) RETURNING ${COLUMNS}, km_now() AS now`;
+const WITHDRAW = "UPDATE approvals SET answer = NULL WHERE id = $1 AND state = 'approved'";
 const RESTATE = "UPDATE approvals SET shown = $2 WHERE id = $1 AND state = 'pending'";
 const TAKEN = 'SELECT taken FROM approval_uses WHERE approval = $1 AND thread = $2';
 const SET_LEFT = 'UPDATE approvals SET uses_left = $2 WHERE id = $1';
@@ -303,6 +310,18 @@ export function serverApprovals(registry: ServerRegistry): Approvals {
         await sql.all(RESTATE, id, JSON.stringify(shown));
         const row = await sql.get<ApprovalColumns>(ONE, id);
         return row ? approvalOf(row, time) : refuse(notFound(id));
+      }),
+    withdraw: (id, audit) =>
+      database.write(async (sql) => {
+        await sql.all(LOCK_THREAD, id);
+        const before = await sql.get<ApprovalColumns>(LOCK_ONE, id);
+        if (!before) return refuse(notFound(id));
+        const refused = withdrawRefusal(approvalOf(before, time));
+        if (refused) refuse(refused);
+        await sql.all(WITHDRAW, id);
+        if (audit) await sql.all(AUDIT, JSON.stringify(auditRowsOf([audit])));
+        const row = await sql.get<ApprovalColumns>(ONE, id);
+        return approvalOf(row ?? before, time);
       }),
     use: (id, binding) =>
       database.write(async (sql) => {

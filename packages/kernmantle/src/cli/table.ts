@@ -20,6 +20,7 @@ const CODE: Readonly<Record<string, () => Promise<CommandRun>>> = {
   show: async () => (await import('./commands/items.ts')).showOneItem,
   exec: async () => (await import('./commands/exec.ts')).run,
   run: async () => (await import('./commands/run.ts')).run,
+  chat: async () => (await import('./chat/chat.ts')).run,
   'threads ls': async () => (await import('./commands/threads/list.ts')).listThreads,
   'threads show': async () => (await import('./commands/threads/show.ts')).run,
   'threads tree': async () => (await import('./commands/threads/list.ts')).showTree,

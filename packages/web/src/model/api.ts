@@ -422,6 +422,8 @@ export interface RunRequestBody {
   readonly model?: string;
   readonly message?: string;
   readonly attach?: readonly UploadedFile[];
+  /** A conversation, which later messages continue. */
+  readonly chat?: boolean;
 }
 
 /** Answer of an action on a thread. */

@@ -62,15 +62,23 @@ const upload = (file: File) =>
     body: file,
   });
 
+interface SentFile {
+  readonly upload: string;
+  readonly paste?: boolean;
+}
+
+/** Type of a file that holds text which a person pasted. */
+export const PASTE = 'text/x-paste';
+
 /** Sends files one after the other. Returns the part of a request that names them, or the first error. */
 export async function uploadAll(
   files: readonly File[],
-): Promise<PageAnswer<{ readonly attach?: readonly { readonly upload: string }[] }>> {
-  const attach: { readonly upload: string }[] = [];
+): Promise<PageAnswer<{ readonly attach?: readonly SentFile[] }>> {
+  const attach: SentFile[] = [];
   for (const file of files) {
     const sent = await upload(file);
     if (!sent.ok) return sent;
-    attach.push({ upload: sent.output.upload });
+    attach.push({ upload: sent.output.upload, ...(file.type === PASTE && { paste: true }) });
   }
   return { ok: true, output: attach.length > 0 ? { attach } : {} };
 }

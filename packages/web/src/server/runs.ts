@@ -80,7 +80,7 @@ const limitsIn = (
   limits === undefined ? {} : { limits: { ...limits } };
 
 const requestOf = (
-  { directive, inputs, limits, model, message }: RunRequestBody,
+  { directive, inputs, limits, model, message, chat }: RunRequestBody,
   by: WebCaller,
 ): RunRequest =>
   compact<RunRequest>({
@@ -88,6 +88,7 @@ const requestOf = (
     inputs: { ...inputs } as NonNullable<RunRequest['inputs']>,
     model,
     message,
+    chat: chat ? true : undefined,
     ...limitsIn(limits),
     by: { who: by.who, surface: 'web' },
   });

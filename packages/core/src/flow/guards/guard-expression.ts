@@ -1,5 +1,14 @@
 // Compiles guards of directives and policy files: a condition in the expression language and one verdict.
-import { didYouMean, type Failure, fail, type Json, type Outcome, ok } from '../../base/index.ts';
+import {
+  didYouMean,
+  type Failure,
+  fail,
+  globProblem,
+  type Json,
+  matchGlob,
+  type Outcome,
+  ok,
+} from '../../base/index.ts';
 import { compileExpression, unknownPaths, unknownValues } from '../../expr/index.ts';
 import type { Guard, GuardSet, GuardTiming, Verdict } from '../frame.ts';
 import { ALLOW, defineGuard, parseFilter } from './guard.ts';
@@ -12,6 +21,8 @@ export interface GuardSource {
   timing: GuardTiming;
   /** Condition of the guard. Absent: it always applies. */
   when?: string;
+  /** Globs of files that no tool and no process gets. The guard then denies these files and judges nothing else. */
+  closes?: string[];
   verdict: {
     kind: 'allow' | 'allow_value' | 'deny' | 'retry' | 'ask';
     value?: Json;
@@ -81,6 +92,17 @@ function verdictProblems({ verdict, privileged }: GuardSource): GuardProblem[] {
   return problems;
 }
 
+function closesProblems({ closes, when, verdict }: GuardSource): GuardProblem[] {
+  if (!closes) return [];
+  const problems = closes.flatMap((glob) => {
+    const problem = globProblem(glob);
+    return problem === undefined ? [] : [{ message: `\`closes\`: \`${glob}\` ${problem}` }];
+  });
+  if (verdict.kind === 'deny' && when === undefined && closes.length > 0) return problems;
+  const message = 'a guard with `closes` needs globs and the verdict `deny`, and has no condition';
+  return [...problems, { message }];
+}
+
 /** Returns every problem of a guard, for `check`. */
 export function guardProblems(source: GuardSource): GuardProblem[] {
   const problems: GuardProblem[] = [];
@@ -93,7 +115,7 @@ export function guardProblems(source: GuardSource): GuardProblem[] {
     });
   }
   if (source.when !== undefined) problems.push(...conditionProblems(source.when));
-  return [...problems, ...verdictProblems(source)];
+  return [...problems, ...closesProblems(source), ...verdictProblems(source)];
 }
 
 function verdictOf({ verdict, on }: GuardSource): Verdict {
@@ -119,6 +141,8 @@ function compileGuard(source: GuardSource, locked: boolean): Outcome<Guard> {
   if (condition && !condition.ok) return condition;
   const contextFor = condition && contextMaker(condition.output);
   const verdict = verdictOf(source);
+  const { closes } = source;
+  const text = 'text' in verdict ? verdict.text : '';
   return defineGuard({
     ...(source.name === undefined ? {} : { name: source.name }),
     on: source.on,
@@ -128,7 +152,16 @@ function compileGuard(source: GuardSource, locked: boolean): Outcome<Guard> {
     // Only guards of policies make exceptions, in threads too.
     mayLift: locked,
     place: placeOf(source),
+    ...(closes && {
+      closes: {
+        globs: closes,
+        refusal: (_, path) =>
+          closes.some((glob) => matchGlob(glob, path)) ? `\`${path}\`: ${text}` : undefined,
+      },
+    }),
     decide(view) {
+      // The files are refused one by one, when a tool reaches them.
+      if (closes) return ok(ALLOW);
       if (!condition || !contextFor) return ok(verdict);
       const matched = condition.output.test(contextFor(view));
       if (!matched.ok) return matched;

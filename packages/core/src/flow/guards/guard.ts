@@ -1,7 +1,15 @@
 // Defines guards. A guard has a filter, a timing, and a decision. A script supplies the decision as a closure,
 // a directive or policy file as an expression (guard-expression.ts). Both are called in the same way.
 import { fail, globProblem, type Json, type Outcome, ok } from '../../base/index.ts';
-import type { Guard, GuardFilter, GuardTiming, LabelChange, Phase, Verdict } from '../frame.ts';
+import type {
+  ClosedFiles,
+  Guard,
+  GuardFilter,
+  GuardTiming,
+  LabelChange,
+  Phase,
+  Verdict,
+} from '../frame.ts';
 import { normalizePattern } from '../operation.ts';
 import {
   ANYTHING,
@@ -40,6 +48,7 @@ interface GuardDefinition {
   mayLift?: boolean;
   /** Location of the guard, for guards without a name. */
   place?: string;
+  closes?: ClosedFiles;
   decide: Guard['decide'];
 }
 
@@ -66,6 +75,7 @@ export function defineGuard(definition: GuardDefinition): Outcome<Guard> {
     privileged: definition.privileged ?? false,
     locked: definition.locked ?? false,
     lifts: isLifting(definition, filter.output),
+    ...(definition.closes && { closes: definition.closes }),
     decide: definition.decide,
   });
 }

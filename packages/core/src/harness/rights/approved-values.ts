@@ -21,15 +21,21 @@ interface ApprovedValue {
   readonly scope?: { readonly operation: Json; readonly glob: string };
 }
 
-const partsOf = (value: Json | undefined): [string, Json][] =>
+export const partsOf = (value: Json | undefined): [string, Json][] =>
   Object.entries(isObject(value) ? value : {});
 
-const isCounted = ({ answer }: Approval): boolean => getOwn(answer, 'counted') === true;
+/** Maximum number of approvals of a thread that are read. */
+export const MAX_ANSWERS = 1000;
+
+export const isCounted = ({ answer }: Approval): boolean => getOwn(answer, 'counted') === true;
+
+/** True if the approval is in force. One with a number of uses is not after the last use. */
+export const isGiven = (row: Approval): boolean =>
+  row.state === 'approved' || (row.state === 'used' && !isCounted(row));
 
 function allowedBy(row: Approval): ApprovedValue[] {
-  const { kind, state, answer, shown } = row;
-  const isGiven = state === 'approved' || (state === 'used' && !isCounted(row));
-  if (kind !== 'call' || !isGiven) return [];
+  const { kind, answer, shown } = row;
+  if (kind !== 'call' || !isGiven(row)) return [];
   const scopes: JsonObject = Object.fromEntries(partsOf(getOwn(answer, 'scope')));
   const isValue = getOwn(answer, 'value') === true;
   return partsOf(shown.roles).flatMap(([name, role]): ApprovedValue[] => {
@@ -49,7 +55,9 @@ export async function allowedValues(
   store: Store,
   chain: readonly string[],
 ): Promise<readonly ApprovedValue[]> {
-  const found = await Promise.all(chain.map((thread) => store.approvals({ thread })));
+  const found = await Promise.all(
+    chain.map((thread) => store.approvals({ thread, limit: MAX_ANSWERS })),
+  );
   return found.flatMap((page) => (page.ok ? page.output.flatMap(allowedBy) : []));
 }
 

@@ -37,7 +37,7 @@ function shownValue({ value }: Argument): Json {
 export const isSeen = (shown: Json): boolean =>
   shown !== HIDDEN && JSON.stringify(shown).length <= MAX_SHOWN;
 
-const steers = ({ role }: Argument): boolean => role !== undefined && role !== 'content';
+export const steers = ({ role }: Argument): boolean => role !== undefined && role !== 'content';
 
 /** Returns a fact about each steering argument, by name. */
 function ofSteering(
@@ -213,8 +213,8 @@ async function callsBefore(
   tool: string,
 ): Promise<MadeCall[]> {
   const own = await store.thread(place.id);
-  const { project, tenant = '' } = own.ok ? own.output : { project: '' };
-  const filter = { directive: place.directive.name, project, tenant, limit: MAX_THREADS };
+  const { project, directive, tenant = '' } = own.ok ? own.output : { project: '', directive: '' };
+  const filter = { directive, project, tenant, limit: MAX_THREADS };
   const page = own.ok ? await store.query(filter) : own;
   const calls: MadeCall[] = [];
   for (const { id } of page.ok ? page.output.rows : []) {

@@ -57,9 +57,8 @@ const isChange = ({ metadata, tier = 'read' }: Operation): boolean =>
 function ruleGuard(
   name: 'ask_first' | 'auto_fix',
   on: string,
-  verdictOn: (op: Operation) => Verdict,
+  decide: Guard['decide'],
 ): Outcome<Guard> {
-  const decide = ({ op }: GuardView): Outcome<Verdict> => ok(verdictOn(op));
   const place = `deviation rule \`${name}\``;
   return defineGuard({ on, timing: 'before', locked: true, place, decide });
 }
@@ -68,6 +67,20 @@ const ALLOW: Verdict = { kind: 'allow' };
 const ASK: Verdict = { kind: 'ask', text: 'this operation changes something; allow it?' };
 const NO_FIX: Verdict = { kind: 'deny', text: 'this directive forbids changes of items' };
 
+/** True if an answer of a person covers this call, or the call that it is a part of. */
+async function isAnswered({ op, inputs, frame }: GuardView): Promise<boolean> {
+  const { answered } = frame.ports;
+  if (!answered) return false;
+  if (await answered(op, inputs)) return true;
+  for (let around = frame.parent?.parent; around; around = around.parent) {
+    if (around.op && (await answered(around.op, around.inputs))) return true;
+  }
+  return false;
+}
+
+const askFirst = async (view: GuardView): Promise<Outcome<Verdict>> =>
+  ok(isChange(view.op) && !(await isAnswered(view)) ? ASK : ALLOW);
+
 /** Compiles the rules. Fails if one does not compile, because a guard that is left out protects nothing. */
 export function compileRules(rules: GivenRules): Outcome<GuardSet> {
   if (isNothing(rules)) return ok(NO_GUARDS);
@@ -75,10 +88,8 @@ export function compileRules(rules: GivenRules): Outcome<GuardSet> {
   if (!compiled.ok) return compiled;
   const list: Guard[] = [...compiled.output.list];
   const more = [
-    ...(rules.ask_first
-      ? [ruleGuard('ask_first', 'op:*', (op) => (isChange(op) ? ASK : ALLOW))]
-      : []),
-    ...(rules.no_auto_fix ? [ruleGuard('auto_fix', 'op:modify', () => NO_FIX)] : []),
+    ...(rules.ask_first ? [ruleGuard('ask_first', 'op:*', askFirst)] : []),
+    ...(rules.no_auto_fix ? [ruleGuard('auto_fix', 'op:modify', () => ok(NO_FIX))] : []),
   ];
   for (const guard of more) {
     if (!guard.ok) return guard;
@@ -176,5 +187,5 @@ export const originsIn = (thread: Thread): OriginPort => ({
 export const frameOf = (
   { ports, rights }: RightsHolder,
   ask: NonNullable<Ports['ask']>,
-  more: Pick<Ports, 'origins'> = {},
+  more: Pick<Ports, 'origins' | 'answered'> = {},
 ): Frame => ports.frame({ guards: rights.rules.guards(), ports: { ask, ...more } });

@@ -15,6 +15,7 @@ import {
   type DirectiveLimits,
   hookProblems,
   resolveExtends,
+  SHIPPED,
 } from '../../items/index.ts';
 import { checkInputs } from '../../kernel/index.ts';
 import { type Price, type ResolvedModel, resolveModel } from '../../llm/index.ts';
@@ -45,6 +46,8 @@ export interface RunRequest {
    * and not run. A directive with `mode="plan"` is planned without this option.
    */
   plan?: boolean | 'check';
+  /** A person holds a conversation. Only a directive whose model replies can have one. */
+  chat?: true;
   /** The actor of the request and its surface. */
   by?: StartedBy;
 }
@@ -190,6 +193,20 @@ function planOf(
   return fail('invalid_input', message);
 }
 
+/** Fails for a script and for a planned directive, because no model continues their conversation. */
+function mayTalk(
+  { id }: DirectiveItem,
+  { process: { mode, script } }: Directive,
+  { chat, plan = false }: RunRequest,
+): Outcome<null> {
+  const kind = script ? 'a script' : mode === 'plan' || plan !== false ? 'planned' : undefined;
+  if (!chat || kind === undefined) return ok(null);
+  return fail(
+    'invalid_input',
+    `directive \`${id}\` is ${kind}, so nobody can talk to it; use \`km run\``,
+  );
+}
+
 /** Compiles the hooks. Fails if one of them could not run later, when it is needed. */
 function readyHooks(
   ports: PreparePorts,
@@ -290,6 +307,8 @@ export async function prepareThread(
   if (!signed.ok) return signed;
   const planned = planOf(item, directive, request.plan);
   if (!planned.ok) return planned;
+  const talk = mayTalk(item, directive, request);
+  if (!talk.ok) return talk;
   const rules = compileRules(rulesOf(directive, ports.project));
   if (!rules.ok) return rules;
   const hooks = readyHooks(ports, item, directive);
@@ -304,6 +323,7 @@ export async function prepareThread(
   const files = await filesOf(ports, found.output, request, chosen.output.model);
   if (!files.ok) return files;
   return ok({
+    id: `${request.directive.startsWith(SHIPPED) ? SHIPPED : ''}${item.id}`,
     item,
     directive,
     inputs: inputs.output,

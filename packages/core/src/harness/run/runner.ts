@@ -17,9 +17,12 @@ import { STOPS_WAIT, watchForInterruption } from '../thread/interruption.ts';
 import type { Runner } from '../thread/ports.ts';
 import type { Interruptible, Thread, ThreadsPort } from '../thread/thread.ts';
 
-const SHIPPED: readonly string[] = ['safety', 'plain'];
+/** Runner of a conversation that a person holds. It runs as `safety` does, and lists find it by this name. */
+export const CHAT = 'chat';
 /** Runner of `km replay --model`. It asks a model and executes nothing. No spawn can name it. */
 export const COMPARE = 'compare';
+const SPAWNED: readonly string[] = ['safety', 'plain'];
+const SHIPPED: readonly string[] = [...SPAWNED, CHAT];
 
 /** True for a runner with hooks. The plain loop and a comparison have none. */
 export const hasHooks = (runner = 'safety'): boolean => runner !== 'plain' && runner !== COMPARE;
@@ -32,7 +35,7 @@ export const ownRunner = ({ runners = {} }: ThreadsPort, name: string): Runner |
   Object.hasOwn(runners, name) && !SHIPPED.includes(name) ? runners[name] : undefined;
 
 export function knownRunner(threads: ThreadsPort, name: string): Outcome<null> {
-  const names = [...SHIPPED, ...Object.keys(threads.runners ?? {})];
+  const names = [...SPAWNED, ...Object.keys(threads.runners ?? {})];
   if (names.includes(name)) return ok(null);
   const hint = didYouMean(name, names) ?? `use one of: ${names.join(', ')}`;
   return fail('not_found', `runner \`${name}\` not found; ${hint}`, { runners: names });

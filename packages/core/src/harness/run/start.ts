@@ -52,7 +52,7 @@ import {
   isUnaffordable,
   splitLimits,
 } from './run-hook.ts';
-import { hasHooks } from './runner.ts';
+import { CHAT, hasHooks } from './runner.ts';
 
 export interface ThreadOrigin {
   parent?: Thread;
@@ -96,7 +96,7 @@ async function createRow(
   reserved: LimitAmounts,
   { title, search }: AboutRun,
 ): Promise<Outcome<LeasedThread>> {
-  const { item, directive, limits, inputs } = prepared;
+  const { id: directiveId, directive, limits, inputs } = prepared;
   const { parent, kind, detached = false, runner = 'safety' } = place;
   const identity = ports.identity?.();
   if (identity && !identity.ok) return identity;
@@ -106,7 +106,7 @@ async function createRow(
     const drawFrom = place.drawFrom ?? (detached && parent ? detachedKey(id) : undefined);
     return insertThread(ports, place, {
       id,
-      directive: item.id,
+      directive: directiveId,
       version: directive.version,
       runner,
       ...(identity ? identity.output : { project: ports.project }),
@@ -430,10 +430,15 @@ export async function runDirective(
 ): Promise<Outcome<ThreadResult>> {
   const prepared = await prepareThread(ports, request);
   if (!prepared.ok) return prepared;
-  const place = { by: request.by };
+  const place = originOf(request);
   const ran = await runPrepared(ports, prepared.output, place, signal, request.message ?? '');
   return await goOnChanged(ports, ran);
 }
+
+const originOf = ({ by, chat }: RunRequest): ThreadOrigin => ({
+  by,
+  ...(chat && { runner: CHAT }),
+});
 
 /** Prepares a thread for another machine. If the store has a fleet, a provider key can be missing here. */
 export async function prepareElsewhere(
@@ -463,7 +468,7 @@ export async function enqueueDirective(
   const left = value === undefined ? undefined : { spend: { value, declared: true } };
   const prepared = await prepareElsewhere(ports, request, left);
   if (!prepared.ok) return prepared;
-  const place = { by: request.by, isQueued: true, ...(fire && { fire }) } as const;
+  const place = { ...originOf(request), isQueued: true, ...(fire && { fire }) } as const;
   const never = new AbortController().signal;
   const queued = await startPrepared(ports, prepared.output, place, never, request.message ?? '');
   return queued.ok ? ok({ thread: queued.output.id, created: queued.output.created }) : queued;

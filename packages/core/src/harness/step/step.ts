@@ -45,6 +45,7 @@ import {
   escalateFailure,
   isPending,
 } from '../rights/ask-about-call.ts';
+import { answeredBefore } from '../rights/lasting-answers.ts';
 import { frameOf, originsIn, packRules, rulesOf } from '../rights/thread-rules.ts';
 import { withExtended } from '../rights/thread-token.ts';
 import { nextUse, takeUse } from '../rights/use-budgets.ts';
@@ -196,12 +197,13 @@ export async function callKernel(
   const ask = frame?.isApproved
     ? APPROVED
     : inTurnOf(group, askAbout(thread, { id: call.id, key, effect: callee.effect }));
+  const answered = answeredBefore(thread);
   const caller: Caller = {
     surface: 'thread',
     name: place.id,
     frame: frame
-      ? childFrame(frame, { guards, ports: { ask } })
-      : frameOf(thread, ask, { origins: originsIn(thread) }),
+      ? childFrame(frame, { guards, ports: { ask, answered } })
+      : frameOf(thread, ask, { answered, origins: originsIn(thread) }),
     auth: () => rights.approved.auth(call.id),
     __thread_id: place.id,
     __directive_id: place.directive.name,

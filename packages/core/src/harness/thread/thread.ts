@@ -379,6 +379,8 @@ export interface CallPrint {
 
 /** A checked directive that can start as a thread. */
 export interface Prepared {
+  /** Id of the directive for the row. `bundle:ID` is the shipped one, whatever the project has in its place. */
+  id: string;
   item: DirectiveItem;
   directive: Directive;
   inputs: JsonObject;

@@ -306,6 +306,9 @@ function readGuard(guard: Element, findings: Findings): GuardSource | undefined 
     on: on.value,
     timing,
     when: when && sourceOf(when).text,
+    closes: attributeOf(guard, 'closes')
+      ?.value.split(',')
+      .map((glob) => glob.trim()),
     verdict,
     file: findings.file,
     ...findings.position(guard.at),

@@ -113,7 +113,7 @@ export const METADATA: Shape = shape({
     }),
     hooks: listed('hook', { children: { when: WHEN, directive: TEXT, inputs: FREE_PART } }),
     guards: listed('guard', {
-      attributes: ['on', 'timing', 'name'],
+      attributes: ['on', 'timing', 'name', 'closes'],
       children: { when: WHEN, allow: TEXT, deny: TEXT, retry: TEXT, ask: TEXT },
     }),
     relationships: shape({

@@ -157,6 +157,14 @@ function createLooking(clock: Clock, files: LibraryFiles, changed: () => void) {
   };
 }
 
+/** Returns the id and the source of a name. A directive `bundle:ID` is the shipped one, whatever hides it. */
+const sourceOf = (kind: ItemKind, name: string, source?: Source) =>
+  kind === 'directive' && name.startsWith(SHIPPED)
+    ? ([name.slice(SHIPPED.length), 'bundle'] as const)
+    : ([name, source] as const);
+/** Begins the name of a shipped directive that no other item can hide. */
+export const SHIPPED = 'bundle:';
+
 export function createLibrary(options: LibraryOptions): Library {
   const { clock, primitives, projectRoot, watchAbove, roots: rootOption } = options;
   const catalogOf = createCatalogReader();
@@ -190,7 +198,8 @@ export function createLibrary(options: LibraryOptions): Library {
     refresh,
     generation: () => generation,
     noteChange: forget,
-    find<K extends ItemKind>(kind: K, id: string, source?: Source) {
+    find<K extends ItemKind>(kind: K, name: string, level?: Source) {
+      const [id, source] = sourceOf(kind, name, level);
       const key = `${kind} ${id} ${source ?? ''}`;
       const cached = lookups.get(key);
       if (cached) return cached as Outcome<ItemOf<K>>;

@@ -2,7 +2,14 @@
 import { type Outcome, ok, type RandomBytes } from '../../base/index.ts';
 import { toBudgetState, writeAccount } from '../account.ts';
 import { decideBudgets } from '../decide.ts';
-import { checkApproval, encodeCommit, encodeSignal, encodeThread, sizeOf } from '../encode.ts';
+import {
+  checkApproval,
+  encodeCommit,
+  encodeSignal,
+  encodeThread,
+  sizeOf,
+  withdrawRefusal,
+} from '../encode.ts';
 import type { Memories } from '../memory.ts';
 import type {
   Answer,
@@ -232,6 +239,7 @@ export function signalsPort(parts: Parts): Signals {
   };
 }
 
+const WITHDRAW = "UPDATE approvals SET answer = NULL WHERE id = ? AND state = 'approved'";
 const RESTATE = "UPDATE approvals SET shown = ? WHERE id = ? AND state = 'pending'";
 
 export function approvalsPort(parts: Parts): Approvals {
@@ -246,6 +254,16 @@ export function approvalsPort(parts: Parts): Approvals {
       parts.write(() => {
         connection.run(RESTATE, JSON.stringify(shown), id);
         return findApproval(connection, id, clock.now());
+      }),
+    withdraw: (id, audit) =>
+      parts.write(() => {
+        const now = clock.now();
+        const before = findApproval(connection, id, now);
+        const refused = before.ok ? withdrawRefusal(before.output) : before;
+        if (refused) return refused;
+        connection.run(WITHDRAW, id);
+        if (audit) writeAudit(connection, [audit], now);
+        return findApproval(connection, id, now);
       }),
     use: (id, binding) =>
       parts.write(() => {

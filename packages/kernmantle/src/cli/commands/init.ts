@@ -15,14 +15,24 @@ const targetOf = (file: string): string => file.replace(/(^|\/)gitignore$/, '$1.
 
 type WrittenFiles = Record<'written' | 'kept', string[]>;
 
-function writeTemplate(dir: string, force: boolean): Outcome<WrittenFiles> {
+/** Source file and target of each file of the template. */
+function templateFiles(): [from: string, file: string][] {
+  const entries = readdirSync(TEMPLATE, { recursive: true, withFileTypes: true });
+  return entries
+    .filter((entry) => entry.isFile())
+    .map((entry) => join(entry.parentPath, entry.name))
+    .map((from) => [from, targetOf(from.slice(TEMPLATE.length + 1))]);
+}
+
+const ASSISTANT = '.ai/directives/assistant.md';
+
+function writeFiles(
+  dir: string,
+  files: readonly (readonly [from: string, file: string])[],
+  force: boolean,
+): Outcome<WrittenFiles> {
   const [written, kept]: [string[], string[]] = [[], []];
-  const files = readdirSync(TEMPLATE, { recursive: true, withFileTypes: true }).filter((entry) =>
-    entry.isFile(),
-  );
-  for (const entry of files) {
-    const from = join(entry.parentPath, entry.name);
-    const file = targetOf(from.slice(TEMPLATE.length + 1));
+  for (const [from, file] of files) {
     const to = join(dir, file);
     try {
       mkdirSync(dirname(to), { recursive: true });
@@ -42,10 +52,11 @@ const ID_FILE = '.ai/config/project.yaml';
 /** Creates the id, and copies the template unless `--id` is set. */
 function makeProject(
   dir: string,
-  { id: onlyId, force }: Readonly<Record<string, unknown>>,
+  { id: onlyId, chat, force }: Readonly<Record<string, unknown>>,
 ): Outcome<WrittenFiles> {
-  const files =
-    onlyId === true ? ok({ written: [], kept: [] }) : writeTemplate(dir, force === true);
+  const assistant = [[join(BUNDLE, 'directives/core/assistant.md'), ASSISTANT]] as const;
+  const wanted = onlyId === true ? [] : chat === true ? assistant : templateFiles();
+  const files = writeFiles(dir, wanted, force === true);
   if (!files.ok) return files;
   const projectId = giveProjectId(join(dir, '.ai'), systemRandom);
   if (!projectId.ok) return projectId;
@@ -62,7 +73,10 @@ export const run: CommandRun = async ({ args, options, terminal }) => {
   const { cwd, env } = terminal;
   const runtime = await openRuntime({ project: dir, cwd, env, store: '' });
   if (!runtime.ok) return runtime;
-  const items = copy.output.written.filter((name) => /\.(md|yaml)$/.test(name) && name !== ID_FILE);
+  // A person edits the assistant first, and signs it then.
+  const items = copy.output.written.filter(
+    (name) => /\.(md|yaml)$/.test(name) && name !== ID_FILE && name !== ASSISTANT,
+  );
   const signed = signFiles(
     runtime.output,
     items.map((name) => join(runtime.output.project, name)),
@@ -78,7 +92,9 @@ export const run: CommandRun = async ({ args, options, terminal }) => {
     terminal.note(
       options.id === true
         ? `keep ${ID_FILE} with the project, in version control`
-        : 'next: `km check`, `km search word`, `km exec tool text/word_count text="one two"`',
+        : options.chat === true
+          ? `next: edit it, \`km sign ${ASSISTANT}\`, \`km chat assistant\``
+          : 'next: `km check`, `km search word`, `km exec tool text/word_count text="one two"`',
     );
   });
 };

@@ -103,9 +103,14 @@ function printDetached(thread: string, terminal: Terminal): number {
 }
 
 /** The last line of JSON output. Its `type` distinguishes it from the events before it. */
-const resultLine = (end: Outcome<object>): string => JSON.stringify({ type: 'result', ...end });
+export const resultLine = (end: Outcome<object>): string =>
+  JSON.stringify({ type: 'result', ...end });
 
-function refuse(refused: Failure, terminal: Terminal, usageCodes: readonly string[]): number {
+export function refuse(
+  refused: Failure,
+  terminal: Terminal,
+  usageCodes: readonly string[],
+): number {
   if (terminal.json) terminal.out(resultLine(refused));
   else terminal.finish(refused, () => {});
   const { code, detail } = refused.error;
@@ -179,7 +184,7 @@ export async function withReplies(
 }
 
 /** At a terminal, asks the pending approval requests and resumes the thread after the answer. */
-async function answered(
+export async function answered(
   call: CommandCall,
   { store, threads }: ThreadWork,
   first: Outcome<ThreadResult>,
@@ -205,7 +210,7 @@ export async function followRun(call: CommandCall, follow: Follow): Promise<Endi
 }
 
 /** Warns about policies with an invalid signature, whose relaxations have no effect. */
-function warnPolicies(runtime: Runtime, terminal: Terminal): void {
+export function warnPolicies(runtime: Runtime, terminal: Terminal): void {
   const issues = runtime.policies().diagnostics.filter(({ code }) => code.startsWith('signature_'));
   terminal.diagnostics(issues.map((one) => ({ ...one, severity: 'warning' })));
 }
@@ -343,7 +348,7 @@ export function limitsOf(
   return ok(Object.keys(limits).length === 0 ? undefined : limits);
 }
 
-function requestOf(call: CommandCall, library?: Library): Outcome<RunRequest> {
+export function requestOf(call: CommandCall, library?: Library): Outcome<RunRequest> {
   const { args, options } = call;
   const words = asList(args[1]);
   const isText = library && textsOf(library, 'directive', asText(args[0]) ?? '', {});
@@ -369,7 +374,7 @@ function requestOf(call: CommandCall, library?: Library): Outcome<RunRequest> {
 }
 
 /** Warns about calls of the directive that will be denied. `check` prints the same warnings. */
-function printWarnings(name: string, { library }: Runtime, terminal: Terminal): void {
+export function printWarnings(name: string, { library }: Runtime, terminal: Terminal): void {
   const item = library.find('directive', name);
   if (!item.ok || item.output.source === 'bundle') return;
   const { body, file } = item.output;

@@ -1,7 +1,7 @@
-// Reads lines that a person types. The terminal is in raw mode during that time: the terminal
+// Reads keys and lines that a person types. The terminal is in raw mode during that time: the terminal
 // echoes nothing itself, so no echo erases drawn lines, and Ctrl-C belongs to the question.
 import { StringDecoder } from 'node:string_decoder';
-import { setImmediate as nextRound } from 'node:timers/promises';
+import { setImmediate as nextRound, setTimeout as sleep } from 'node:timers/promises';
 
 /** Number of rounds of the event loop that read all input which the terminal has buffered. */
 const ROUNDS = 3;
@@ -15,10 +15,15 @@ const [LEAVE, NO_MORE, BACK, ERASE, KILL, ESCAPE] = [
 ];
 
 export interface Keyboard {
-  /** Drops all earlier input. The caller must write the end of the prompt immediately afterwards. */
-  discard(): Promise<void>;
-  /** Returns the next line. Undefined if the person cancels (Ctrl-C, Ctrl-D) or the signal aborts. */
-  line(signal?: AbortSignal): Promise<string | undefined>;
+  /** Drops all input until now, or until no key came for this many milliseconds. Ctrl-C counts in any case. */
+  discard(ms?: number): Promise<void>;
+  /** Returns the next key. Undefined if the person cancels or the signal aborts. */
+  key(signal?: AbortSignal): Promise<string | undefined>;
+  /**
+   * Returns the next line, which begins with `text`. Undefined if the person cancels (Ctrl-C, Ctrl-D) or the signal
+   * aborts.
+   */
+  line(signal?: AbortSignal, text?: string): Promise<string | undefined>;
   leave(): void;
   close(): void;
 }
@@ -59,28 +64,58 @@ export function openKeyboard({ isEchoed = true }: { isEchoed?: boolean } = {}): 
     return false;
   }
 
+  /** Takes the next key. An escape sequence belongs to a key such as an arrow, which answers nothing. */
+  function pressed(): string | undefined {
+    const [key] = typed;
+    typed = key === ESCAPE ? '' : Array.from(typed).slice(1).join('');
+    if (key === LEAVE || key === NO_MORE) isGone = true;
+    return isGone ? undefined : key;
+  }
+
+  /** Returns the first answer of `take`, which reads the typed text. Undefined if the person cancels. */
+  async function until(
+    signal: AbortSignal | undefined,
+    take: () => string | undefined,
+  ): Promise<string | undefined> {
+    const onAbort = (): void => wake();
+    signal?.addEventListener('abort', onAbort);
+    try {
+      for (;;) {
+        const answer = take();
+        if (answer !== undefined) return answer;
+        if (isGone || signal?.aborted) return undefined;
+        await new Promise<void>((resolve) => {
+          wake = resolve;
+        });
+      }
+    } finally {
+      signal?.removeEventListener('abort', onAbort);
+    }
+  }
+
   stdin.setRawMode(true);
   stdin.on('data', onData).once('end', leave).once('close', leave).resume();
   return {
-    async discard() {
+    async discard(ms = 0) {
+      const drop = (): void => {
+        isGone ||= typed.includes(LEAVE);
+        typed = '';
+      };
       for (let round = 0; round < ROUNDS; round++) await nextRound();
-      isGone ||= typed.includes(LEAVE);
-      typed = '';
+      drop();
+      // A person who still types does not answer.
+      for (let isQuiet = ms === 0; !isQuiet && !isGone; drop()) {
+        await sleep(ms);
+        isQuiet = typed === '';
+      }
     },
-    async line(signal) {
-      const line: string[] = [];
-      const onAbort = (): void => wake();
-      signal?.addEventListener('abort', onAbort);
+    key: (signal) => until(signal, pressed),
+    async line(signal, text = '') {
+      const line = Array.from(text);
+      echo(text);
       try {
-        for (;;) {
-          if (edit(line)) return line.join('');
-          if (isGone || signal?.aborted) return undefined;
-          await new Promise<void>((resolve) => {
-            wake = resolve;
-          });
-        }
+        return await until(signal, () => (edit(line) ? line.join('') : undefined));
       } finally {
-        signal?.removeEventListener('abort', onAbort);
         stderr.write('\n');
       }
     },

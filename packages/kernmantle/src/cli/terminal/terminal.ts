@@ -64,6 +64,13 @@ export async function askUnseen(terminal: Terminal, prompt: string): Promise<str
   );
 }
 
+/** Reads a line. Returns undefined if the person cancels. */
+export const askLine = (terminal: Terminal, prompt: string): Promise<string | undefined> =>
+  terminal.alone(async (keyboard) => {
+    terminal.ask(prompt);
+    return await keyboard.line();
+  });
+
 /**
  * Aborts the work, and the processes that it started, on Ctrl-C and SIGTERM. `waits`: the work
  * waits for a person at this terminal, so SIGHUP aborts it too. Otherwise SIGHUP keeps the setting

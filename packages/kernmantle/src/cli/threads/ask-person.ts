@@ -1,5 +1,5 @@
 // Asks the person at the terminal to decide about a call. The dialog shows the call and the possible answers.
-// It has no default answer, and it drops all input from before the question was complete.
+// It has no default answer. Keys from before the question was complete, or before a pause of 300 ms, decide nothing.
 import { getOwn, isObject, plainText } from '@kernmantle/core/base';
 import type { Noted } from '@kernmantle/core/journal';
 import {
@@ -14,8 +14,10 @@ import {
 } from '@kernmantle/core/runtime';
 import type { Approval, Store } from '@kernmantle/core/store';
 import type { Keyboard } from '../terminal/keyboard.ts';
-import { type Terminal, visible } from '../terminal/terminal.ts';
+import { type Paint, type Terminal, visible } from '../terminal/terminal.ts';
 
+/** Time without a key after which a key is an answer. A person who still types has not read the question. */
+const SETTLE_MS = 300;
 const KEYS = { once: '[o]nce', value: '[v]alue', scope: '[s]cope', deny: '[d]eny' } as const;
 type Key = keyof typeof KEYS;
 const HELP: Readonly<Record<Key, string>> = {
@@ -32,14 +34,16 @@ const HELP_OF_ALL = [
 
 const isKey = (word: string): word is Key => Object.hasOwn(KEYS, word);
 
-/** Returns a scope around the value of the request: its folder or its host. */
+/** Returns a scope around the value of the request: its folder or its host, with its name if there are several. */
 function exampleScope({ shown }: Approval): string {
   const roles = Object.entries(isObject(shown.roles) ? shown.roles : {});
-  const [name = '', role] = roles.find(([, one]) => one === 'path' || one === 'destination') ?? [];
+  const scoped = roles.filter(([, role]) => role === 'path' || role === 'destination');
+  const [name = '', role] = scoped[0] ?? [];
   const value = plainText(getOwn(shown.arguments, name) ?? '');
-  if (role === 'destination') return URL.canParse(value) ? new URL(value).hostname : value;
-  const at = value.lastIndexOf('/');
-  return at > 0 ? `${value.slice(0, at)}/*` : value;
+  const prefix = scoped.length > 1 ? `${name}=` : '';
+  const host = role === 'destination' && URL.canParse(value) ? new URL(value).hostname : value;
+  const at = role === 'destination' ? 0 : value.lastIndexOf('/');
+  return `${prefix}${at > 0 ? `${value.slice(0, at)}/*` : host}`;
 }
 
 interface Talk {
@@ -48,54 +52,65 @@ interface Talk {
   readonly signal: AbortSignal;
 }
 
-/** Returns the typed text after the letter, or asks for it. Undefined if the person cancels. */
+/** Asks for a line, which begins with `text`. Undefined if the person cancels. */
 async function wordsFor(
   { terminal, keyboard, signal }: Talk,
-  argument: string,
   prompt: string,
+  text = '',
 ): Promise<string | undefined> {
-  if (argument !== '') return argument;
-  terminal.ask(visible(prompt));
-  return (await keyboard.line(signal))?.trim();
+  terminal.ask(prompt);
+  return (await keyboard.line(signal, visible(text)))?.trim();
 }
 
 /** Returns the answer for a key, `again` if the input has no decision, or undefined if the person cancels. */
 async function decide(
   talk: Talk,
   key: Key,
-  argument: string,
   row: Approval,
 ): Promise<PersonAnswer | 'again' | undefined> {
   if (key === 'deny') {
-    const why = await wordsFor(talk, argument, 'reason (Enter for none): ');
+    const why = await wordsFor(talk, 'reason (Enter for none): ');
     return why === undefined ? undefined : { decision: 'denied', why };
   }
   const yes = { decision: 'approved', why: '' } as const;
   if (key === 'once') return yes;
   if (key === 'value') return { ...yes, answer: { value: true } };
-  const scope = await wordsFor(talk, argument, `scope, for instance ${exampleScope(row)}: `);
+  const scope = await wordsFor(talk, 'scope: ', exampleScope(row));
   if (scope === undefined) return undefined;
   return scope === '' ? 'again' : { ...yes, answer: { scope } };
 }
+
+/** Colours the lines of a change. */
+export const paintDiff = (text: string, paint: Paint): string =>
+  text.replace(/^ *[-+@].*$/gm, (line) => {
+    const [sign] = line.trimStart();
+    return paint(sign === '+' ? 'green' : sign === '-' ? 'red' : 'blue', line);
+  });
 
 async function askAt(talk: Talk, text: string, row: Approval): Promise<PersonAnswer | undefined> {
   const { terminal, keyboard, signal } = talk;
   const keys = choicesFor(row).filter((word) => isKey(word));
   const options = `${[...keys.map((key) => KEYS[key]), '[w]hy', '[?]'].join(' ')} `;
-  terminal.ask(`${visible(text)}\n`);
-  await keyboard.discard();
-  terminal.ask(options);
+  terminal.ask(`${paintDiff(visible(text), terminal.paint)}\n${options}`);
+  await keyboard.discard(SETTLE_MS);
   for (;;) {
-    const typed = await keyboard.line(signal);
-    if (typed === undefined) return undefined;
-    const [word = '', ...rest] = typed.trim().split(/\s+/);
-    const key = keys.find((one) => word === one || word === one.charAt(0));
-    const answer = key ? await decide(talk, key, rest.join(' '), row) : 'again';
-    if (answer !== 'again') return answer;
-    if (word === 'w' || word === 'why') terminal.ask(`${visible(reasonsText(row))}\n`);
-    else if (word !== '' && key === undefined) {
-      terminal.ask(`${[...keys.map((one) => HELP[one]), ...HELP_OF_ALL].join('\n')}\n`);
+    const typed = await keyboard.key(signal);
+    if (typed === undefined) {
+      terminal.ask('\n');
+      return undefined;
     }
+    const key = keys.find((one) => typed === one.charAt(0));
+    // Enter and other keys without a meaning do nothing, and neither does the rest of a word.
+    if (key === undefined && typed !== 'w' && typed !== '?') {
+      await keyboard.discard(SETTLE_MS);
+      continue;
+    }
+    terminal.ask(`${typed}\n`);
+    const answer = key ? await decide(talk, key, row) : 'again';
+    if (answer !== 'again') return answer;
+    if (typed === 'w') terminal.ask(`${visible(reasonsText(row))}\n`);
+    if (typed === '?')
+      terminal.ask(`${[...keys.map((one) => HELP[one]), ...HELP_OF_ALL].join('\n')}\n`);
     terminal.ask(options);
   }
 }

@@ -26,6 +26,12 @@ const graphemes = new Intl.Segmenter();
 const cellsOf = (character: string): number =>
   NO_WIDTH.test(character) ? 0 : WIDE.test(character) ? 2 : 1;
 
+/** Returns the number of terminal cells of a text. */
+export const widthOf = (text: string): number =>
+  /^[ -~]*$/.test(text)
+    ? text.length
+    : Array.from(graphemes.segment(text)).reduce((sum, { segment }) => sum + cellsOf(segment), 0);
+
 /** Cuts a text to this number of cells. `keeps` is the end that stays. */
 export function fit(text: string, cells: number, keeps: 'start' | 'end' = 'start'): string {
   const parts = Array.from(graphemes.segment(text), ({ segment }) => segment);
@@ -46,11 +52,7 @@ export function fit(text: string, cells: number, keeps: 'start' | 'end' = 'start
 /** Returns exactly this number of cells: the text is cut, or padded. `side` is the alignment. */
 export function column(text: string, cells: number, side: 'left' | 'right' = 'left'): string {
   const cut = fit(text, cells);
-  const taken = Array.from(graphemes.segment(cut)).reduce(
-    (total, { segment }) => total + cellsOf(segment),
-    0,
-  );
-  const space = ' '.repeat(Math.max(0, cells - taken));
+  const space = ' '.repeat(Math.max(0, cells - widthOf(cut)));
   return side === 'left' ? `${cut}${space}` : `${space}${cut}`;
 }
 

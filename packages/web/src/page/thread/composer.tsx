@@ -3,7 +3,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { ThreadView } from '../../model/api.ts';
 import { money, shellWord } from '../../model/format.ts';
-import { uploadAll } from '../api.ts';
+import { PASTE, uploadAll } from '../api.ts';
 import { Command } from '../parts/copy.tsx';
 import { FilePicker } from '../parts/file-picker.tsx';
 import { Icon } from '../parts/icons.tsx';
@@ -72,6 +72,7 @@ export function Composer(props: {
   const { view, acting, currency, onClose } = props;
   const { id, status } = view.thread;
   const isEnded = isEndedStatus(status);
+  const isChat = view.thread.runner === 'chat';
   const [text, setText] = useState('');
   const [voice, setVoice] = useState<Voice>('user');
   const [when, setWhen] = useState<When>('next');
@@ -97,7 +98,22 @@ export function Composer(props: {
         ? { text }
         : { text, role: voice };
     const answer = await acting.send(act, body, command);
-    if (answer.ok) onClose();
+    if (!answer.ok) return;
+    // In a chat the field stays open for the next line.
+    if (isChat) {
+      setText('');
+      setFiles([]);
+    } else onClose();
+  };
+  /** A long paste goes with the message as a file. It is read, and never counts as said. */
+  const paste = (event: ClipboardEvent) => {
+    const pasted = event.clipboardData?.getData('text/plain') ?? '';
+    const isLong = pasted.length > 400 || pasted.trimEnd().split('\n').length > 3;
+    if (!isChat || !isLong) return;
+    event.preventDefault();
+    if (!isEnded) return setFault('a long paste can be sent when the reply is complete');
+    const name = `pasted-${files.length + 1}.txt`;
+    setFiles([...files, new File([pasted], name, { type: PASTE })]);
   };
   return (
     <form
@@ -115,10 +131,14 @@ export function Composer(props: {
         aria-label={isEnded ? 'Follow-up' : 'Message to the model'}
         placeholder={isEnded ? 'follow-up message' : 'message to the model'}
         value={text}
+        onPaste={paste}
         onInput={(event) => setText(event.currentTarget.value)}
         onKeyDown={(event) => {
           if (event.key === 'Escape') onClose();
-          if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) void send();
+          const isSent = event.ctrlKey || event.metaKey || (isChat && !event.shiftKey);
+          if (event.key !== 'Enter' || !isSent || event.isComposing) return;
+          event.preventDefault();
+          void send();
         }}
       />
       {isEnded ? <FilePicker files={files} onChange={setFiles} /> : null}
@@ -149,9 +169,11 @@ export function Composer(props: {
       <footer>
         <Command text={command} />
         {why === undefined ? null : <span class="you">{why}</span>}
-        <button type="button" class="btn" onClick={onClose}>
-          Cancel
-        </button>
+        {isChat ? null : (
+          <button type="button" class="btn" onClick={onClose}>
+            Cancel
+          </button>
+        )}
         <button
           type="submit"
           class="btn go"

@@ -461,7 +461,7 @@ function Thread({ id }: { id: string }) {
         <Outcome view={view} />
         <Answers {...parts} onRaise={() => setSheet('raise')} />
         <Work {...parts} />
-        {isSaying ? (
+        {isSaying || view.thread.runner === 'chat' ? (
           <Composer
             view={view}
             acting={acting}

@@ -20,6 +20,7 @@ import { list, loadMore, reloadThreads, useThreads } from '../state/threads.ts';
 import { isNarrow } from '../theme.ts';
 import { clearFilters, type ListFilter, ThreadFilters, useListWish } from '../threads/filters.tsx';
 import { useFrozenLines } from '../threads/frozen-rows.ts';
+import { NewChat } from '../threads/new-chat.tsx';
 import { GroupCells, RunCells } from '../threads/run-row.tsx';
 
 const totalOf = (totals: Totals, group: ThreadGroup): number =>
@@ -64,6 +65,7 @@ function Head({ wish }: { wish: ListFilter }) {
         </span>
       </div>
       <ThreadFilters directives={directives} wish={wish} />
+      {may('steer') ? <NewChat /> : null}
       {may('steer') ? (
         <Link to="/items?kind=directive" class="btn">
           Run…

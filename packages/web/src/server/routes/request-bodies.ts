@@ -87,7 +87,15 @@ const attach = listOf(
 
 const RULES = {
   run: record(
-    { directive: name, inputs: object, limits, model: name, message: words(MAX_WORDS), attach },
+    {
+      directive: name,
+      inputs: object,
+      limits,
+      model: name,
+      message: words(MAX_WORDS),
+      attach,
+      chat: flag,
+    },
     { required: ['directive'] },
   ),
   resume: record({ limits, model: name, message: words(MAX_WORDS, 1), from, why, attach }),

@@ -1,0 +1,126 @@
+// Holds one conversation. The first line starts a thread, and each later line is a follow-up of it. Between lines the
+// thread has ended and no process holds it, so nothing is lost with the terminal.
+import { compact, fail, type Outcome, ok } from '@kernmantle/core/base';
+import type { Attachment, ResumeOptions, RunRequest, ThreadResult } from '@kernmantle/core/harness';
+import type { Noted } from '@kernmantle/core/journal';
+import { actorName, personAuditRow, signalThread } from '@kernmantle/core/runtime';
+import type { ThreadRow } from '@kernmantle/core/store';
+import type { CommandCall } from '../command.ts';
+import { answered } from '../commands/run.ts';
+import { commandActor } from '../project.ts';
+import { answerBelow } from '../threads/ask-person.ts';
+import { findThread, type ThreadWork } from '../threads/open-threads.ts';
+
+/** One line of the person, with its files and pastes. */
+export interface ChatLine {
+  readonly text: string;
+  readonly attach?: readonly Attachment[];
+}
+
+export type ChatSession = ReturnType<typeof createSession>;
+type Round = Outcome<ThreadResult>;
+
+/** Statuses of a thread that no line can continue. */
+const FINAL: ReadonlySet<string> = new Set(['denied', 'aborted', 'killed']);
+
+/** Returns the newest chat of this project for `last`, else the thread. Fails with `thread_ended` for a final one. */
+async function findChat({ store, runtime }: ThreadWork, id: string): Promise<Outcome<ThreadRow>> {
+  const served = store.fleet ? runtime.served() : undefined;
+  const project = served?.ok ? { project: served.output.project } : {};
+  const page =
+    id === 'last' ? await store.query({ runner: 'chat', limit: 1, ...project }) : undefined;
+  if (page && !page.ok) return page;
+  const newest = page?.output.rows[0]?.id;
+  if (page && newest === undefined) {
+    return fail('not_found', 'no chat found in this project; start one with `km chat`');
+  }
+  const row = await findThread(store, newest ?? id);
+  if (!row.ok || !FINAL.has(row.output.status)) return row;
+  const message = `thread \`${row.output.id}\` has ended: ${row.output.status}, which is final; start a new chat`;
+  return fail('thread_ended', message, { thread: row.output.id });
+}
+
+/** Creates a conversation. `request` has the directive, its inputs and the first settings. */
+export function createSession(call: CommandCall, work: ThreadWork, request: RunRequest) {
+  const { threads, store } = work;
+  const by = commandActor(call);
+  const below = answerBelow(call.terminal, by);
+  let thread: string | undefined;
+  let running: AbortController | undefined;
+  let asked = (): void => {};
+  /** Settings that the next line brings. */
+  let next: Pick<ResumeOptions, 'limits' | 'model'> = {};
+
+  function followUp(id: string, line: ChatLine | undefined, signal: AbortSignal): Promise<Round> {
+    const options = compact<ResumeOptions>({
+      ...next,
+      words: line && { text: line.text, by: actorName(by) },
+      attach: line?.attach,
+      by: actorName(by),
+      audit: personAuditRow(by, 'resume', id),
+    });
+    return threads.resume(id, signal, options);
+  }
+  async function round(line?: ChatLine): Promise<Round> {
+    running = new AbortController();
+    const { signal } = running;
+    const first =
+      thread === undefined
+        ? await threads.run(
+            compact<RunRequest>({ ...request, ...next, message: line?.text, attach: line?.attach }),
+            signal,
+          )
+        : await followUp(thread, line, signal);
+    if (first.ok) [thread, next] = [first.output.thread_id, {}];
+    const done = await answered(call, work, first, signal);
+    running = undefined;
+    return done;
+  }
+
+  return {
+    ...work,
+    by,
+    directive: request.directive,
+    id: () => thread,
+    isWorking: () => running !== undefined,
+    /** Sends a line, or without one resumes the thread. Resolves when the thread has ended or waits for a person. */
+    round,
+    /** Sends a line to the running thread, which reads it before its next turn. False: the thread has just ended. */
+    async inject({ text }: ChatLine): Promise<boolean> {
+      if (thread === undefined) return false;
+      const payload = { role: 'user', content: text };
+      return (await signalThread(store, thread, 'message', payload, by)).ok;
+    },
+    /** Calls off the reply and the calls under way. A worker pauses the thread first, so that it does not go on. */
+    async interrupt(): Promise<void> {
+      if (running && thread !== undefined) {
+        if (store.fleet) await signalThread(store, thread, 'pause', {}, by);
+        await signalThread(store, thread, 'interrupt', { reason: 'interrupted in the chat' }, by);
+      }
+      if (!store.fleet) running?.abort();
+    },
+    /** Ends the work of this process. The thread is interrupted, and a worker goes on with it. */
+    abort: () => running?.abort(),
+    /** Sets the thread that the next line continues. Undefined: the next line starts a new one. */
+    async open(id: string | undefined): Promise<Outcome<ThreadRow | undefined>> {
+      const row = id === undefined ? ok(undefined) : await findChat(work, id);
+      if (row.ok) thread = row.output?.id;
+      return row;
+    },
+    set(news: typeof next): void {
+      next = { ...next, ...news };
+    },
+    /** Receives each event, for the id of a new thread and for approval requests of threads below it. */
+    hear(id: string, event: Noted): void {
+      if (running) thread ??= id;
+      below.hear(threads, thread, event);
+      const isAsked = event.type === 'approval' && event.data.state === 'pending';
+      if (isAsked && id !== thread) asked();
+    },
+    /** Calls the listener when a thread below this one asks a person. */
+    whenAsked(listener: () => void): void {
+      asked = listener;
+    },
+    close: () => below.close(),
+  };
+}

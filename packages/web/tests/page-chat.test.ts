@@ -1,0 +1,47 @@
+// A chat on the page: it starts with one line, its field stays open, and Enter sends the next line.
+import { expect } from 'vitest';
+import { browserTest, openPage } from './support/browser.ts';
+import { openServed } from './support/serve.ts';
+
+browserTest('a chat starts with a line and goes on with the next one', async () => {
+  const lines: string[] = [];
+  const served = await openServed(
+    {},
+    {
+      assistant: [
+        { text: 'first answer' },
+        ({ body }) => {
+          lines.push(JSON.stringify(body));
+          return { text: 'second answer' };
+        },
+      ],
+    },
+  );
+  const { page, errors } = await openPage();
+  await page.goto(served.link('/'));
+  await page.getByRole('button', { name: 'New chat' }).click();
+  const field = page.getByLabel('First line of the chat');
+  await field.fill('what is here?');
+  await field.press('Enter');
+  await page.getByText('first answer').first().waitFor();
+  const more = page.getByLabel('Follow-up');
+  await more.fill('and what else?');
+  await more.press('Shift+Enter');
+  await more.press('Enter');
+  await page.getByText('second answer').first().waitFor();
+  // The field is open and empty for the next line.
+  await expect.poll(() => page.getByLabel('Follow-up').inputValue()).toBe('');
+  expect(lines[0]).toContain('and what else?');
+  const page2 = await served.threads.store.query({ runner: 'chat' });
+  expect(page2).toMatchObject({ output: { rows: [{ directive: 'bundle:core/assistant' }] } });
+  // A long paste becomes a file, which never counts as said.
+  await more.focus();
+  await page.evaluate(`(() => {
+    const data = new DataTransfer();
+    data.setData('text/plain', 'row\\n'.repeat(500));
+    const init = { clipboardData: data, bubbles: true, cancelable: true };
+    document.activeElement.dispatchEvent(new ClipboardEvent('paste', init));
+  })()`);
+  await page.getByText('pasted-1.txt').waitFor();
+  expect(errors).toEqual([]);
+});
