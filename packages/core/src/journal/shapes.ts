@@ -55,7 +55,7 @@ const block = either(
   fields({ type: word('tool_result'), id: text, content: json }, { is_error: flag }),
 ) as Check<Block>;
 /** A file of the thread. Its bytes are an artifact. */
-export const file: Check<FileBlock> = fields(
+const file: Check<FileBlock> = fields(
   { type: word('file'), sha256: text, mime: text, bytes: number },
   { name: text, width: number, height: number, pages: number },
 );

@@ -19,18 +19,15 @@ import { limitEvent, limitFault } from '../limits/limit.ts';
 import type { Ending, Turn } from '../loop.ts';
 import { modelFor, priced } from '../thread/choose-model.ts';
 import { Conversation } from '../thread/conversation.ts';
+import { changeRoom, deferPass, isPassName, passName } from '../thread/room.ts';
 import { shippedInstruction } from '../thread/shipped-text.ts';
 import type { Talk, Thread } from '../thread/thread.ts';
 import { runTurn } from '../turn/turn.ts';
 import { Facts, shownFacts, targetKind } from './facts.ts';
 import {
   bytesFor,
-  changeRoom,
-  deferPass,
   figuresOf,
   inputOf,
-  isPassName,
-  passName,
   type RoomNeed,
   summaryModel,
   type Window,

@@ -4,7 +4,7 @@ import { type JsonObject, plainText, shorten } from '../../base/index.ts';
 import type { Recorded } from '../../journal/index.ts';
 import type { Block, Message, ModelReply } from '../../llm/index.ts';
 import { replyAt } from '../thread/recorded-answers.ts';
-import type { Request } from './room.ts';
+import type { Request } from '../thread/room.ts';
 
 const [MAX_ARGUMENTS, MAX_RESULT] = [1000, 2000];
 

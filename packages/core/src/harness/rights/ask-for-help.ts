@@ -24,11 +24,11 @@ import {
   permissionFor,
   type Scope,
 } from '../../trust/index.ts';
-import { MAX_FOCUS, requestProblem } from '../compact/room.ts';
 import { raiseError } from '../hooks/raise-checkpoint.ts';
 import { packMarks } from '../thread/conversation.ts';
 import { makeApprovalId } from '../thread/opening.ts';
 import { recordSnapshot } from '../thread/restore.ts';
+import { DEFERRED_TURNS, MAX_FOCUS } from '../thread/room.ts';
 import type { HarnessPorts, RightsHolder, Thread } from '../thread/thread.ts';
 import { isInForce, rightOf } from './approved-rights.ts';
 import { type ApprovalRequester, askedFor } from './ask-about-call.ts';
@@ -267,6 +267,19 @@ const notAsked = ({ error: { code, detail } }: Failure): Json => ({
   why: '',
   who: '',
 });
+
+/** Returns why the model's own request is refused. `undefined`: it is accepted. */
+function requestProblem({
+  talk: { room },
+  budget,
+  journal,
+}: Pick<Thread, 'talk' | 'budget' | 'journal'>): string | undefined {
+  if (budget.limits.context_compact.value === 'off') return 'compaction is off for this thread';
+  if (room.request) return 'a pass is already requested';
+  if (journal.turn - room.lastTurn < DEFERRED_TURNS)
+    return 'the last pass was less than five turns ago';
+  return undefined;
+}
 
 /**
  * Sends the thread its own request to make room, which it handles before its next turn. The signal has a key, so a

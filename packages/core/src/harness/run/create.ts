@@ -2,7 +2,6 @@
 import { type Outcome, ok } from '../../base/index.ts';
 import { hidesUntrusted, type Recorded, startOf } from '../../journal/index.ts';
 import type { LeasedThread } from '../../store/index.ts';
-import { createRoom } from '../compact/room.ts';
 import { createCostMeter, NO_COST, unpackCost } from '../limits/cost.ts';
 import { createApproved } from '../rights/approved-rights.ts';
 import { createRules, rulesOf } from '../rights/thread-rules.ts';
@@ -17,6 +16,7 @@ import { nativeTools, permittedTools } from '../thread/permitted-tools.ts';
 import { systemPrompt } from '../thread/prompt.ts';
 import type { References } from '../thread/references.ts';
 import { NO_BOUNDS } from '../thread/restore.ts';
+import { createRoom } from '../thread/room.ts';
 import type { Control, HarnessPorts, Prepared, RunHook, Talk, Thread } from '../thread/thread.ts';
 import { MODEL_TOOLS } from '../turn/ask-model.ts';
 import { openReserve, splitLimits } from './run-hook.ts';

@@ -13,11 +13,11 @@ import {
 import type { MaybePromise, Value } from '../../flow/index.ts';
 import type { JournalEvent } from '../../journal/index.ts';
 import type { Signal } from '../../store/index.ts';
-import { changeRoom } from '../compact/room.ts';
 import { limitEvent, limitFault } from '../limits/limit.ts';
 import type { Ending } from '../loop.ts';
 import { FROM_USER, packMarks, unpackMarks } from './conversation.ts';
 import { skippedResult } from './prompt.ts';
+import { changeRoom } from './room.ts';
 import { addToConversation } from './talk.ts';
 import type { CalledOff, CallRecord, Interruptible, Interruption, Thread } from './thread.ts';
 

@@ -21,11 +21,11 @@ import {
 } from '../../journal/index.ts';
 import { tokenRatio } from '../../llm/index.ts';
 import { isEnded, type ThreadRow } from '../../store/index.ts';
-import { changeRoom } from '../compact/room.ts';
 import { unpackLimits } from '../limits/effective-limits.ts';
 import { type EffectiveLimits, markKey } from '../limits/limit.ts';
 import { type ModelUser, switchModel } from './choose-model.ts';
 import { FROM_USER, packMarks, unpackMarks } from './conversation.ts';
+import { changeRoom } from './room.ts';
 import { countFailure, startOver, withoutTime } from './talk.ts';
 import type { Thread } from './thread.ts';
 

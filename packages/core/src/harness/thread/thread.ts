@@ -37,7 +37,6 @@ import type {
   StoredEvent,
 } from '../../store/index.ts';
 import type { ApprovedRight, CapabilityToken } from '../../trust/index.ts';
-import type { Room } from '../compact/room.ts';
 import type { ReadyFile } from '../files/attachment.ts';
 import type { CostMeter } from '../limits/cost.ts';
 import type { EffectiveLimits, LimitAmounts } from '../limits/limit.ts';
@@ -54,6 +53,7 @@ import type {
   WatchPort,
 } from './ports.ts';
 import type { References } from './references.ts';
+import type { Room } from './room.ts';
 
 export interface Thread {
   readonly ports: HarnessPorts;

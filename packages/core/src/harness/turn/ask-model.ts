@@ -8,6 +8,7 @@ import {
   type ToolLine,
 } from '../../kernel/index.ts';
 import {
+  bytesForTokens,
   createReader,
   createRequestWriter,
   FOUR_TOOLS,
@@ -19,7 +20,9 @@ import {
   type ToolDefinition,
   type WrittenMessages,
 } from '../../llm/index.ts';
+import { fitFiles } from '../files/fit-files.ts';
 import type { ModelPort, ModelRequest } from '../thread/ports.ts';
+import type { Thread } from '../thread/thread.ts';
 
 /** The prepared requests of one conversation, and the tool that sends them. */
 interface Sender {
@@ -137,5 +140,14 @@ export const MODEL_TOOLS: readonly ToolDefinition[] = FOUR_TOOLS.map(
 );
 export const MODEL_TOOLS_BYTES = JSON.stringify(MODEL_TOOLS).length;
 
-export const toolBytes = (tools: readonly ToolDefinition[] = MODEL_TOOLS): number =>
+const toolBytes = (tools: readonly ToolDefinition[] = MODEL_TOOLS): number =>
   tools === MODEL_TOOLS ? MODEL_TOOLS_BYTES : JSON.stringify(tools).length;
+
+/** Returns the size of the next request in bytes. Files count as the text that would have as many tokens. */
+export function requestBytes(thread: Pick<Thread, 'ports' | 'talk'>): number {
+  const { conversation, system, tools } = thread.talk;
+  const files = bytesForTokens(fitFiles(thread).tokens);
+  return (
+    conversation.bytes() + system.length + (tools?.length === 0 ? 0 : toolBytes(tools)) + files
+  );
+}

@@ -13,7 +13,6 @@ import {
   type Usage,
 } from '../../llm/index.ts';
 import type { Amounts, LeasedThread } from '../../store/index.ts';
-import { requestBytes } from '../compact/room.ts';
 import { mayAnswer } from '../hooks/raise-checkpoint.ts';
 import {
   type Cost,
@@ -35,6 +34,7 @@ import type { Change } from '../thread/journal-writer.ts';
 import { badArgumentsResult, discardedLine } from '../thread/prompt.ts';
 import { addToConversation } from '../thread/talk.ts';
 import type { CalledOff, Talk, Thread } from '../thread/thread.ts';
+import { requestBytes } from './ask-model.ts';
 import { type AuditedModel, requestRow } from './audit.ts';
 import { type NextMove, nextMove, nextTries, type Tries } from './retry-turn.ts';
 import { limitsWithin, whenThereIsRoom } from './wait-for-budget.ts';
