@@ -197,7 +197,7 @@ test('what cannot be a chat is refused', async () => {
   });
   expect(await km('calc', '-m', 'x')).toMatchObject({
     code: 2,
-    output: expect.stringContaining('a script'),
+    output: expect.stringContaining('is a script'),
   });
   expect(await km('--resume', 'last', '-m', 'x')).toMatchObject({ code: 1 });
   expect((await km('-m', 'hello')).code).toBe(7);

@@ -4,7 +4,7 @@ import { execFileSync, spawnSync } from 'node:child_process';
 import { readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { getOwn, type JsonObject } from '@kernmantle/core/base';
+import { getOwn } from '@kernmantle/core/base';
 import { type ScriptedReply, startScriptedProvider } from '@kernmantle/core/llm';
 import { type Fixture, makeFixture, TRUSTING } from '@kernmantle/test-support/project';
 import { timeoutMs } from '@kernmantle/test-support/soak';
@@ -58,8 +58,7 @@ async function chat({ root, home, env }: Fixture, size: string, words = '') {
 }
 
 /** Returns the last message of a person in a request. */
-const heard = (body: unknown): string =>
-  JSON.stringify(getOwn(body as JsonObject, 'messages') ?? null);
+const heard = (body: unknown): string => JSON.stringify(getOwn(body, 'messages') ?? null);
 const write = (path: string, content = 'x\n'): ScriptedReply => ({
   tool_calls: [call('fs/write_file', { path, content })],
 });

@@ -110,7 +110,7 @@ export async function callShown(question: Question, root?: string): Promise<Json
 }
 
 /** Types of events that a thread has read. They contain references in place of secrets. */
-const READ = ['tool_result', 'injected_message', 'user_message'] as const;
+export const READ = ['tool_result', 'injected_message', 'user_message'] as const;
 const [MAX_EVENTS, MAX_TAINTED, MAX_SOURCES, AROUND] = [2000, 12, 5, 60];
 /** Shortest value that is searched for. A shorter value occurs in almost every text. */
 const MIN_FOUND = 4;

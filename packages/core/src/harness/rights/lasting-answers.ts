@@ -8,7 +8,7 @@ import { valueInScope } from '../../trust/index.ts';
 import { unpackMarks } from '../thread/conversation.ts';
 import type { OwnJournal } from '../thread/thread.ts';
 import { isCounted, isGiven, MAX_ANSWERS, partsOf } from './approved-values.ts';
-import { isSeen, steers } from './call-shown.ts';
+import { isSeen, READ, steers } from './call-shown.ts';
 
 interface Covered {
   readonly role: string;
@@ -75,11 +75,8 @@ function coversCall(
   });
 }
 
-/** Types of events that a model reads. `approval` has the use of an answer, `thread_start` the reading mode. */
-const TYPES = [
-  ...(['thread_start', 'approval', 'tool_result'] as const),
-  ...(['injected_message', 'user_message'] as const),
-];
+/** Types of events that a model reads, with the use of an answer and the reading mode. */
+const TYPES = ['thread_start', 'approval', ...READ];
 const MAX_EVENTS = 10_000;
 
 const isUseOf = ({ type, data }: StoredEvent, approval: string): boolean =>

@@ -12,7 +12,7 @@ import { age, costText } from '../threads/status-text.ts';
 import type { Completion } from './editor.ts';
 import type { ChatSession } from './session.ts';
 
-/** What a command can do besides its session. */
+/** The actions of a command besides those of its session. */
 export interface ChatUi {
   readonly session: ChatSession;
   say(text: string): void;
@@ -48,8 +48,8 @@ async function rowOf({ session }: ChatUi) {
 /** Returns an answer as text, such as `tool fs/write_file path src/**`. */
 function answerText({ operation, covers }: LastingAnswer): string {
   const parts = [...covers].map(([name, { scope, value }]) => {
-    const shown = scope ?? (typeof value === 'string' ? value : JSON.stringify(value));
-    return `${name} ${onOneLine(shown)}`;
+    const text = scope ?? (typeof value === 'string' ? value : JSON.stringify(value));
+    return `${name} ${onOneLine(text)}`;
   });
   return `${operation.replace(/^tool /, '')}: ${parts.join(', ')}`;
 }
@@ -59,8 +59,8 @@ async function rights(ui: ChatUi, words: string): Promise<Outcome<unknown>> {
   if (!row.ok) return row;
   const { store, by } = ui.session;
   const answers = await answersInForce(store, row.output.id);
-  const [, number] = /^drop (\d+)$/.exec(words) ?? [];
-  if (number === undefined) {
+  const [verb, number = ''] = words.split(' ');
+  if (verb !== 'drop') {
     const lines = answers.map((one, index) => `  ${index + 1}  ${answerText(one)}`);
     const none = 'no answer lasts; every change asks';
     return say(ui, lines.length === 0 ? [none] : [...lines, '`/rights drop N` takes one back']);

@@ -204,8 +204,8 @@ export function createEditor({ history, complete }: EditorPorts) {
       let [width, cursor]: [number, Cursor] = [0, { row: 0, column: 0 }];
       for (const [index, one] of [...line, ''].entries()) {
         const paste = pasteOf(one);
-        const shown = paste ? labelOf(paste) : one === '\t' ? '  ' : visible(one);
-        const cells = one === '\n' ? 0 : widthOf(shown);
+        const text = paste ? labelOf(paste) : one === '\t' ? '  ' : visible(one);
+        const cells = one === '\n' ? 0 : widthOf(text);
         if (width + cells > room) {
           rows.push('');
           width = 0;
@@ -215,13 +215,13 @@ export function createEditor({ history, complete }: EditorPorts) {
           rows.push('');
           width = 0;
         } else {
-          rows[rows.length - 1] += shown;
+          rows[rows.length - 1] += text;
           width += cells;
         }
       }
       const from = Math.max(0, Math.min(cursor.row - height + 1, rows.length - height));
-      const seen = rows.slice(from, from + height);
-      return { rows: seen, cursor: { ...cursor, row: cursor.row - from }, hint };
+      const part = rows.slice(from, from + height);
+      return { rows: part, cursor: { ...cursor, row: cursor.row - from }, hint };
     },
   };
 }

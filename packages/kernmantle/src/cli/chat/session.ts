@@ -47,7 +47,7 @@ export function createSession(call: CommandCall, work: ThreadWork, request: RunR
   const below = answerBelow(call.terminal, by);
   let thread: string | undefined;
   let running: AbortController | undefined;
-  let asked = (): void => {};
+  let onRequest = (): void => {};
   /** Settings that the next line brings. */
   let next: Pick<ResumeOptions, 'limits' | 'model'> = {};
 
@@ -115,11 +115,11 @@ export function createSession(call: CommandCall, work: ThreadWork, request: RunR
       if (running) thread ??= id;
       below.hear(threads, thread, event);
       const isAsked = event.type === 'approval' && event.data.state === 'pending';
-      if (isAsked && id !== thread) asked();
+      if (isAsked && id !== thread) onRequest();
     },
     /** Calls the listener when a thread below this one asks a person. */
     whenAsked(listener: () => void): void {
-      asked = listener;
+      onRequest = listener;
     },
     close: () => below.close(),
   };

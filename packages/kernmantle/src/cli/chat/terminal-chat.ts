@@ -6,7 +6,7 @@ import {
   type Failure,
   getOwn,
   isObject,
-  type JsonObject,
+  type Json,
   listAt,
   plainText,
   shorten,
@@ -33,9 +33,11 @@ import { createTextFlow } from './text-flow.ts';
 
 const [PASTE_ON, PASTE_OFF] = ['\u001b[?2004h', '\u001b[?2004l'];
 const [REDRAW_MS, LEAVE_MS, ESCAPE_MS, MAX_DIFF] = [100, 1000, 50, 12];
+/** Kinds of signals of the person. */
+const QUIET: ReadonlySet<Json | undefined> = new Set(['approval', 'message', 'interrupt', 'pause']);
 const WHEEL = '⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏';
 
-/** Figures of the status line. */
+/** Figures and words that the status line shows. */
 interface Figures {
   directive: string;
   model: string;
@@ -65,12 +67,12 @@ export function statusLine(figures: Figures, columns: number, paint: Terminal['p
     if (widthOf(text()) < columns) break;
     parts.delete(name);
   }
-  const shown = [...parts].flatMap(([name, part]) => {
+  const painted = [...parts].flatMap(([name, part]) => {
     if (part === '') return [];
     const colour = name === 'labels' ? 'yellow' : name === 'status' ? statusColour(status) : 'dim';
     return [paint(colour, name === 'status' ? fit(part, columns - 1) : part)];
   });
-  return shown.join(paint('dim', ' · '));
+  return painted.join(paint('dim', ' · '));
 }
 
 /** Returns the change of a file that a call made without a question, in a few lines. */
@@ -108,7 +110,7 @@ export function createTerminalChat(terminal: Terminal) {
   let [isPaused, frame, streamed] = [false, 0, false];
   /** Calls under way, and those of them that a person was asked about. */
   const calls = new Map<string, Extract<Noted, { type: 'tool_call' }>>();
-  const asked = new Set<string>();
+  const requests = new Set<string>();
 
   const print = (text: string): void => screen.print(text);
   const say = (text: string): void => print(paint('dim', visible(text)));
@@ -161,7 +163,7 @@ export function createTerminalChat(terminal: Terminal) {
     });
     draw();
   }
-  function carry(marks: JsonObject | undefined): void {
+  function carry(marks: Json | undefined): void {
     const carried = ['untrusted', 'secret'].filter((label) =>
       listAt(marks, 'taint').includes(label),
     );
@@ -179,11 +181,13 @@ export function createTerminalChat(terminal: Terminal) {
     onEvent(thread: string, event: Noted): void {
       session?.hear(thread, event);
       if (thread !== session?.id()) return;
-      if (event.type === 'turn_start')
-        [figures.model, figures.doing] = [event.data.model, 'thinks'];
+      const { turn } = eventFlags(event.type);
+      if (turn === 'begins') {
+        [figures.model, figures.doing] = [plainText(getOwn(event.data, 'model') ?? ''), 'thinks'];
+      }
       // The events before the start of a thread are not sent.
-      if (event.type === 'signal' && event.data.kind === 'start') void readTalk();
-      if ('marks' in event.data) carry(event.data.marks as JsonObject | undefined);
+      if (getOwn(event.data, 'kind') === 'start') void readTalk();
+      carry(getOwn(event.data, 'marks'));
       if (event.type === 'assistant_message') {
         if (!streamed && !event.data.injected)
           for (const row of flow.push(replyText(event.data.content))) print(row);
@@ -191,10 +195,18 @@ export function createTerminalChat(terminal: Terminal) {
         streamed = false;
       }
       tell(event);
-      if (eventFlags(event.type).turn === 'ends') void refresh();
+      if (turn === 'ends') void refresh();
       draw();
     },
   };
+  /** True for an event that the person sees otherwise: as the text, the prompt, or the effect of their own signal. */
+  function isSilent({ type, data }: Noted): boolean {
+    const { isFrame, isMessage } = eventFlags(type);
+    const [kind, state] = [getOwn(data, 'kind'), getOwn(data, 'state')];
+    const isAnswer = kind === 'call' ? state === 'pending' || state === 'used' : QUIET.has(kind);
+    const isOwnLine = isMessage === true && getOwn(data, 'by') !== 'harness';
+    return isFrame === true || isOwnLine || isAnswer || getOwn(data, 'code') === 'cancelled';
+  }
   /** Prints the line of an event, and the change of a file. */
   function tell(event: Noted): void {
     const { type, data } = event;
@@ -204,15 +216,8 @@ export function createTerminalChat(terminal: Terminal) {
       calls.set(data.call_id, event);
       figures.doing = data.tool;
     }
-    if (type === 'approval' && data.kind === 'call' && 'call_id' in data) asked.add(data.call_id);
-    const isQuiet = eventFlags(type).isFrame || type === 'assistant_message' || type === 'plan';
-    const isPrompt = type === 'approval' && (data.state === 'pending' || data.state === 'used');
-    // The person sees their own signals by what they cause.
-    const isAnswer = type === 'signal' && /^(approval|message|interrupt|pause)$/.test(data.kind);
-    const isOwnLine = type === 'injected_message' && data.by !== 'harness';
-    const isStopped = type === 'error' && data.code === 'cancelled';
-    const isHidden = isStopped || isQuiet || isPrompt || isAnswer || isOwnLine || isAgain;
-    const line = isHidden ? undefined : toldOf(event);
+    if ('approval' in data) requests.add(plainText(getOwn(data, 'call_id') ?? ''));
+    const line = isAgain || isSilent(event) ? undefined : toldOf(event);
     if (line) {
       flush();
       print(`${paint(line.colour, line.mark)} ${visible(shorten(line.text, 300))}`);
@@ -220,7 +225,7 @@ export function createTerminalChat(terminal: Terminal) {
     if (type !== 'tool_result') return;
     const call = calls.get(data.call_id);
     calls.delete(data.call_id);
-    if (call && !data.is_error && !asked.has(data.call_id)) {
+    if (call && !data.is_error && !requests.has(data.call_id)) {
       const change = changeLines(call).map((row) => `  ${fit(visible(row), columns() - 3)}`);
       if (change.length > 0) print(paintDiff(change.join('\n'), paint));
     }
@@ -250,8 +255,8 @@ export function createTerminalChat(terminal: Terminal) {
     const talk = project(conversation, events.output);
     const { taint } = talk.marks();
     figures.labels = new Set(taint.filter((one) => one === 'untrusted' || one === 'secret'));
-    const turn = events.output.findLast((event) => event.type === 'turn_start');
-    figures.model = turn?.data.model ?? figures.model;
+    const turn = events.output.findLast(({ type }) => eventFlags(type).turn === 'begins');
+    figures.model = plainText(getOwn(turn?.data, 'model') ?? figures.model);
     return talk;
   }
 
@@ -401,11 +406,11 @@ export function createTerminalChat(terminal: Terminal) {
       stdin.setRawMode(true);
       stdin.resume();
       try {
-        const known = talk.id() !== undefined;
-        if (known) await opened();
+        const isResumed = talk.id() !== undefined;
+        if (isResumed) await opened();
         draw();
         if (first) await send(first);
-        else if (known && figures.status === 'waiting') begin();
+        else if (isResumed && figures.status === 'waiting') begin();
         await over.promise;
         if (talk.isWorking()) await talk.interrupt();
         await work;

@@ -30,13 +30,13 @@ export function createTextFlow(columns: () => number, paint: Paint) {
   function rowsOf(line: string): string[] {
     const rows: string[] = [];
     if (!isInside) isHeading = !isCode && /^#{1,6} /.test(line);
-    let left = line;
-    for (let row = cut(left); row !== undefined; row = cut(left)) {
+    let text = line;
+    for (let row = cut(text); row !== undefined; row = cut(text)) {
       rows.push(styled(row));
-      left = left.slice(row.length).replace(/^ /, '');
+      text = text.slice(row.length).replace(/^ /, '');
       isInside = true;
     }
-    rest = left;
+    rest = text;
     return rows;
   }
   return {
@@ -62,7 +62,7 @@ export function createTextFlow(columns: () => number, paint: Paint) {
     },
     /** Returns the row that is not complete yet. Empty: there is none. */
     tail: (): string => (rest === '' ? '' : styled(rest)),
-    /** Completes the last row. */
+    /** Completes the last row of a text, and returns it. */
     end(): string[] {
       const rows = rest === '' ? [] : [styled(rest)];
       [rest, isInside, isCode, isHeading] = ['', false, false, false];

@@ -104,7 +104,8 @@ export function openKeyboard({ isEchoed = true }: { isEchoed?: boolean } = {}): 
       for (let round = 0; round < ROUNDS; round++) await nextRound();
       drop();
       // A person who still types does not answer.
-      for (let isQuiet = ms === 0; !isQuiet && !isGone; drop()) {
+      const hasLeft = (): boolean => isGone;
+      for (let isQuiet = ms === 0; !isQuiet && !hasLeft(); drop()) {
         await sleep(ms);
         isQuiet = typed === '';
       }
