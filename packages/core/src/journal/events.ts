@@ -256,6 +256,8 @@ export const EVENTS = {
         /** The process of the person in `by`. */
         process: text,
         reason: text,
+        /** A resume that also asks for compaction. */
+        compact: yes,
         /** A request for compaction can name what the summary must keep. */
         focus: markedText,
         /** True for a request of the model itself. */

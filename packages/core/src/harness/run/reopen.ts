@@ -51,6 +51,8 @@ export interface ResumeOptions {
   limits?: DirectiveLimits;
   /** A tier or a model id for the rest of the run. */
   model?: string;
+  /** Makes room in the context window before the next turn. `focus`: what the summary must keep. */
+  compact?: { readonly focus?: string };
   /** Name of the actor for the journal. Absent: the process. */
   by?: string;
   /** Audit row of the person, for the commit that records the resume. */

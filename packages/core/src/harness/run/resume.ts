@@ -40,12 +40,13 @@ import { restoreIntents } from '../step/call-intent.ts';
 import { loadWholes } from '../step/large-result.ts';
 import { toReturnValue } from '../step/step.ts';
 import { modelFor } from '../thread/choose-model.ts';
-import { unpackMarks } from '../thread/conversation.ts';
+import { FROM_USER, packMarks, unpackMarks } from '../thread/conversation.ts';
 import { handleSignals } from '../thread/interruption.ts';
 import { LEASE_MS, type Refusable } from '../thread/journal-writer.ts';
 import type { LostCommits, ThreadResult } from '../thread/ports.ts';
 import { replyAt } from '../thread/recorded-answers.ts';
 import { findSnapshot, restoreThread, rewindEvents } from '../thread/restore.ts';
+import { MAX_FOCUS } from '../thread/room.ts';
 import type { DirectiveTalk, HarnessPorts, Prepared, Thread } from '../thread/thread.ts';
 import { createThread } from './create.ts';
 import { drive, finishUnlessSignalled, keepsPause } from './drive.ts';
@@ -70,6 +71,9 @@ import {
 } from './reopen.ts';
 import { hookReserve } from './run-hook.ts';
 import { goOnChanged, prepareElsewhere, runHook } from './start.ts';
+
+const focusOf = ({ focus = '' }: NonNullable<ResumeOptions['compact']>) =>
+  focus !== '' && { focus: { text: focus.slice(0, MAX_FOCUS), marks: packMarks(FROM_USER) } };
 
 /** True if a new signal has a message, which can change the work of the thread. */
 const hasMessage = ({ journal }: Pick<Thread, 'journal'>): boolean =>
@@ -149,7 +153,7 @@ interface RecreatedThread {
   history: readonly Recorded[];
   prepared: Prepared;
   /** New limits and the new model, for the signal event. */
-  news: Pick<DataOf<'signal'>, 'limits' | 'model'>;
+  news: Pick<DataOf<'signal'>, 'limits' | 'model' | 'compact' | 'focus'>;
   change: Pick<Refusable, 'limits' | 'raise'>;
 }
 
@@ -169,7 +173,11 @@ async function withNews(
   if (model && !model.ok) return model;
   return ok({
     prepared: { ...prepared, limits },
-    news: { ...(set && { limits: set.output.set }), ...(model && { model: model.output }) },
+    news: {
+      ...(set && { limits: set.output.set }),
+      ...(model && { model: model.output }),
+      ...(options.compact && { compact: true as const, ...focusOf(options.compact) }),
+    },
     change: set ? { limits: packLimits(limits), raise: set.output.raise } : {},
   });
 }

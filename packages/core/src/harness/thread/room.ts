@@ -56,7 +56,7 @@ export function changeRoom(room: Room, { type, data }: JournalEvent, turn: numbe
       room.last = { upto, ...(summary && { summary }), ...(rejected && { rejected }) };
   } else if (type === 'hook') {
     if (isPassName(data.step) && data.decision === 'skip_step') deferPass(room, turn);
-  } else if (type === 'signal' && data.kind === 'compact') {
+  } else if (type === 'signal' && (data.kind === 'compact' || data.compact)) {
     const from = data.own ? 'model' : 'person';
     room.request = { from, by: data.by, ...(data.focus && { focus: data.focus }) };
   } else if (type === 'signal' && data.kind === 'interrupt') {

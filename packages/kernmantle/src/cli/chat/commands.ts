@@ -2,10 +2,10 @@
 // that it names.
 import { readdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
-import { didYouMean, fail, type Outcome, ok, onOneLine } from '@kernmantle/core/base';
+import { didYouMean, fail, type Outcome, ok, onOneLine, shorten } from '@kernmantle/core/base';
 import { type Attachment, answersInForce, type LastingAnswer } from '@kernmantle/core/harness';
 import { conversation, decodeAll, project } from '@kernmantle/core/journal';
-import { withdrawAnswer } from '@kernmantle/core/runtime';
+import { memoryForPeople, withdrawAnswer } from '@kernmantle/core/runtime';
 import { limitsOf } from '../commands/run.ts';
 import { amountsOf } from '../threads/result-text.ts';
 import { age, costText } from '../threads/status-text.ts';
@@ -140,6 +140,17 @@ async function resume(ui: ChatUi, words: string): Promise<Outcome<unknown>> {
   return say(ui, lines.length === 0 ? ['no chat yet'] : [...lines, '`/resume ID` goes on']);
 }
 
+async function memory(ui: ChatUi): Promise<Outcome<unknown>> {
+  const rows = await (await memoryForPeople()).listMemories(ui.session.runtime);
+  if (!rows.ok) return rows;
+  const lines = rows.output.map(
+    ({ id, standing, subject, text }) =>
+      `  ${id}  ${standing}  ${shorten(onOneLine(subject === '' ? text : `${subject}: ${text}`), 200)}`,
+  );
+  const more = '`km memory endorse ID` confirms a row, `km memory forget ID` removes it';
+  return say(ui, lines.length === 0 ? ['no thread has kept a text here yet'] : [...lines, more]);
+}
+
 export const COMMANDS: Readonly<Record<string, ChatCommand>> = {
   help: {
     about: 'list the commands and the keys',
@@ -150,6 +161,13 @@ export const COMMANDS: Readonly<Record<string, ChatCommand>> = {
         '  Enter sends; Alt-Enter, Ctrl-J or a final \\ breaks the line',
         '  Esc or Ctrl-C interrupts; twice Ctrl-C, or Ctrl-D, leaves',
       ]),
+  },
+  compact: {
+    about: 'make room: old turns become a summary; say what to keep: /compact the open questions',
+    async run(ui, words) {
+      const asked = await ui.session.makeRoom(words);
+      return asked.ok ? say(ui, ['the conversation makes room before its next turn']) : asked;
+    },
   },
   model: {
     about: 'use another model or tier from the next line: /model fast',
@@ -182,6 +200,14 @@ export const COMMANDS: Readonly<Record<string, ChatCommand>> = {
     run: (ui) =>
       ui.own() ? ok(null) : fail('not_found', 'the line has no paste; write `/own` at its end'),
   },
+  fork: {
+    about: 'go on in a fork with the next line; this conversation stays as it is',
+    run(ui) {
+      const forked = ui.session.fork();
+      return forked.ok ? say(ui, ['the next line goes on in a fork']) : forked;
+    },
+  },
+  memory: { about: 'list what threads have kept here', run: memory },
   resume: { about: 'list the chats, or go on with one: /resume ID', run: resume },
   show: { about: 'show an event in full, or the last result: /show 214', run: show },
   clear: {

@@ -19,6 +19,7 @@ import {
   readValue,
   record,
   text,
+  textAt,
 } from '@kernmantle/core/base';
 import type { ThreadResult } from '@kernmantle/core/harness';
 import { approvalDigest, choicesFor, decideApproval } from '@kernmantle/core/runtime';
@@ -171,6 +172,7 @@ export async function jsonChat(
       const decision = readValue(request, 'decision', DECISION);
       return decision.ok ? await decide(decision.output) : decision;
     },
+    compact: async (request) => await session.makeRoom(textAt(request, 'focus')),
     interrupt: async () => ok(await session.interrupt()),
     end: async () => ok('end'),
   };

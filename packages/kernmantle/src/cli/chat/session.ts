@@ -3,7 +3,7 @@
 import { compact, fail, type Outcome, ok } from '@kernmantle/core/base';
 import type { Attachment, ResumeOptions, RunRequest, ThreadResult } from '@kernmantle/core/harness';
 import type { Noted } from '@kernmantle/core/journal';
-import { actorName, personAuditRow, signalThread } from '@kernmantle/core/runtime';
+import { actorName, compactThread, personAuditRow, signalThread } from '@kernmantle/core/runtime';
 import type { ThreadRow } from '@kernmantle/core/store';
 import type { CommandCall } from '../command.ts';
 import { answered } from '../commands/run.ts';
@@ -49,7 +49,9 @@ export function createSession(call: CommandCall, work: ThreadWork, request: RunR
   let running: AbortController | undefined;
   let onRequest = (): void => {};
   /** Settings that the next line brings. */
-  let next: Pick<ResumeOptions, 'limits' | 'model'> = {};
+  let next: Pick<ResumeOptions, 'limits' | 'model' | 'compact'> = {};
+  /** True if the next line continues in a fork, and this thread stays as it is. */
+  let isForked = false;
 
   function followUp(id: string, line: ChatLine | undefined, signal: AbortSignal): Promise<Round> {
     const options = compact<ResumeOptions>({
@@ -61,16 +63,39 @@ export function createSession(call: CommandCall, work: ThreadWork, request: RunR
     });
     return threads.resume(id, signal, options);
   }
+  /** Runs the line in a fork of the thread. A fork takes no files, so a line with files is refused. */
+  async function forkWith(id: string, line: ChatLine, signal: AbortSignal): Promise<Round> {
+    if (line.attach && line.attach.length > 0) {
+      return fail(
+        'invalid_input',
+        'the first line of a fork takes no files; attach them to a later one',
+      );
+    }
+    const { compact: _, ...settings } = next;
+    const done = await threads.fork(
+      id,
+      {
+        ...settings,
+        words: { text: line.text, by: actorName(by) },
+        by: { who: by.who, surface: 'cli' },
+        audit: personAuditRow(by, 'fork', id),
+      },
+      signal,
+    );
+    if (done.ok) isForked = false;
+    return done;
+  }
   async function round(line?: ChatLine): Promise<Round> {
     running = new AbortController();
     const { signal } = running;
+    const { compact: _, ...settings } = next;
+    const start = { ...request, ...settings, message: line?.text, attach: line?.attach };
     const first =
       thread === undefined
-        ? await threads.run(
-            compact<RunRequest>({ ...request, ...next, message: line?.text, attach: line?.attach }),
-            signal,
-          )
-        : await followUp(thread, line, signal);
+        ? await threads.run(compact<RunRequest>(start), signal)
+        : await (isForked && line
+            ? forkWith(thread, line, signal)
+            : followUp(thread, line, signal));
     if (first.ok) [thread, next] = [first.output.thread_id, {}];
     const done = await answered(call, work, first, signal);
     running = undefined;
@@ -104,11 +129,26 @@ export function createSession(call: CommandCall, work: ThreadWork, request: RunR
     /** Sets the thread that the next line continues. Undefined: the next line starts a new one. */
     async open(id: string | undefined): Promise<Outcome<ThreadRow | undefined>> {
       const row = id === undefined ? ok(undefined) : await findChat(work, id);
-      if (row.ok) thread = row.output?.id;
+      if (row.ok) [thread, isForked] = [row.output?.id, false];
       return row;
     },
     set(news: typeof next): void {
       next = { ...next, ...news };
+    },
+    /** Makes room before the next turn: now if the thread is working, else when the next line resumes it. */
+    async makeRoom(focus: string): Promise<Outcome<unknown>> {
+      if (thread === undefined)
+        return fail('not_found', 'the chat has no thread yet; write a line first');
+      if (running) return await compactThread(store, thread, by, { focus });
+      next = { ...next, compact: { focus } };
+      return ok(null);
+    },
+    /** Lets the next line continue in a fork. */
+    fork(): Outcome<null> {
+      if (thread === undefined)
+        return fail('not_found', 'the chat has no thread yet; write a line first');
+      isForked = true;
+      return ok(null);
     },
     /** Receives each event, for the id of a new thread and for approval requests of threads below it. */
     hear(id: string, event: Noted): void {
