@@ -13,8 +13,7 @@ const PREVIEW = 300;
 export function clearedResult(seq: number, tool: string, content: Json): JsonObject {
   const artifact = isObject(content) && typeof content.artifact === 'string' && content.artifact;
   const result = artifact || `event:${seq}`;
-  const shown = isObject(content) && artifact ? (content.preview ?? '') : content;
-  const text = plainText(shown);
+  const text = plainText(isObject(content) && artifact ? (content.preview ?? '') : content);
   return {
     result,
     tool,

@@ -63,10 +63,10 @@ interface Attached {
 }
 
 /** Returns the value by which results and references name a file. It has the id of the artifact and no bytes. */
-export const fileValue = ({ type: _, sha256, ...facts }: FileBlock): JsonObject => ({
-  artifact: `sha256:${sha256}`,
-  ...facts,
-});
+export function fileValue(file: FileBlock): JsonObject {
+  const { type: _, sha256, ...facts } = file;
+  return { artifact: `sha256:${sha256}`, ...facts };
+}
 
 /** A result that is trusted as a whole, or in some of its fields. */
 interface AnsweredResult {

@@ -20,7 +20,7 @@ import {
 } from '@kernmantle/test-support/thread-project';
 import fc from 'fast-check';
 import { afterEach, expect, test } from 'vitest';
-import { getOwn, type Json, type JsonObject, plainText } from '../../src/base/index.ts';
+import { getOwn, type JsonObject, plainText, textAt } from '../../src/base/index.ts';
 import type { ProgramTool } from '../../src/kernel/index.ts';
 import type { ScriptedReply, ScriptedRequest } from '../../src/llm/index.ts';
 
@@ -34,11 +34,10 @@ const LIMITS = (context = 'compact="auto"', size = 16_000): string =>
   `<turns>3000</turns><tool_calls>3000</tool_calls><tokens>900000000</tokens><spend>1000</spend><context ${context}>${size}</context>`;
 
 const messagesOf = ({ body }: ScriptedRequest): JsonObject[] =>
-  (getOwn(body as Json, 'messages') as JsonObject[]) ?? [];
+  (getOwn(body, 'messages') as JsonObject[]) ?? [];
 const isSummary = (request: ScriptedRequest): boolean =>
   JSON.stringify(request.body).includes('The turns to summarise');
-const systemOf = ({ body }: ScriptedRequest): string =>
-  JSON.stringify(getOwn(body as Json, 'system'));
+const systemOf = ({ body }: ScriptedRequest): string => JSON.stringify(getOwn(body, 'system'));
 
 interface Plan {
   /** Number of turns that call a tool. */
@@ -222,7 +221,7 @@ test.each([
   const passes = await eventsOf(made, result.thread_id, 'compaction');
   const facts = passes.filter(({ data }) => data['tier'] === 'facts');
   expect(facts.length).toBeGreaterThan(0);
-  expect(String(facts[0]?.data['rejected'])).toMatch(reason);
+  expect(textAt(facts[0]?.data, 'rejected')).toMatch(reason);
   expect(passes.filter(({ data }) => data['tier'] === 'summary')).toEqual([]);
   await replays(made);
 });
@@ -269,7 +268,7 @@ test.each([
   const made = await play({
     turns: 40,
     parts: { hooks: hook(when, 'judge') },
-    files: { '.ai/directives/judge.md': answer('judge', verdict as unknown as Json) },
+    files: { '.ai/directives/judge.md': answer('judge', verdict) },
   });
   const result = await run(made, 'lead');
   const passes = await eventsOf(made, result.thread_id, 'compaction');
@@ -394,10 +393,10 @@ async function decisions(made: Stage, id: string): Promise<string> {
   const events = await eventsOf(made, id);
   return SIGN(
     events.flatMap(({ type, data }) => {
-      if (type === 'approval') return [`asked:${String(data['state'])}`];
+      if (type === 'approval') return [`asked:${textAt(data, 'state')}`];
       if (type !== 'tool_result' || data['tool'] === undefined) return [];
-      const code = getOwn(getOwn(data['content'] ?? null, 'error'), 'code');
-      return [data['is_error'] ? `${String(data['tool'])}:${String(code)}` : String(data['tool'])];
+      const code = textAt(getOwn(data['content'] ?? null, 'error'), 'code');
+      return [data['is_error'] ? `${textAt(data, 'tool')}:${code}` : textAt(data, 'tool')];
     }),
   );
 }

@@ -1,7 +1,7 @@
 // Collects the facts that a compaction keeps: what people said, what was done and refused, and what is still open.
 // They come from the journal alone, never from an earlier summary. The state is bounded, and a pass reads only the
 // events since the last one, so it costs the same after any number of turns.
-import { getOwn, type Json, type JsonObject } from '../../base/index.ts';
+import { getOwn, type Json, type JsonObject, textAt } from '../../base/index.ts';
 import { LIMIT_NAMES } from '../../flow/index.ts';
 import type { Recorded, RecordedOf } from '../../journal/index.ts';
 import { usedAmounts } from '../limits/cost.ts';
@@ -45,6 +45,8 @@ const MAX_NAME = 200;
 /** Returns the text as one line of at most 200 characters. */
 const clean = (text: string): string =>
   text.replace(/[\u0000-\u001f\u007f-\u009f\u2028\u2029]+/g, ' ').slice(0, MAX_NAME);
+
+const lengthOf = ({ facts }: Entry): number => textAt(facts, 'text').length;
 
 const REFERENCE = /\$r\d+[^\s"]*/;
 
@@ -103,13 +105,10 @@ export class Facts {
       facts: { event: seq, by: clean(by), text: text.slice(0, MAX_WORDS) },
     });
     const entries = this.#sections.get('people_said') ?? new Map<string, Entry>();
-    let size = [...entries.values()].reduce(
-      (sum, { facts }) => sum + String(facts?.text).length,
-      0,
-    );
-    for (const [key, { facts }] of entries) {
+    let size = [...entries.values()].reduce((sum, one) => sum + lengthOf(one), 0);
+    for (const [key, one] of entries) {
       if (size <= MAX_SAID) break;
-      size -= String(facts?.text).length;
+      size -= lengthOf(one);
       entries.delete(key);
     }
   }
@@ -174,7 +173,9 @@ export class Facts {
   #answered(seq: number, call: string, content: Json): void {
     this.#drop('open_requests', call);
     const words = ['answer', 'why'].map((field) => getOwn(content, field));
-    const text = words.filter((one) => typeof one === 'string' && one !== '').join('\n');
+    const text = words
+      .flatMap((one) => (typeof one === 'string' && one !== '' ? [one] : []))
+      .join('\n');
     if (text !== '' && getOwn(content, 'decision') !== undefined) this.#said(seq, 'answer', text);
   }
 
@@ -231,9 +232,9 @@ export const targetKind =
 
 /** Returns the line of an entry. `isReference`: the model knows untrusted text by reference alone. */
 function lineOf({ name, facts = {} }: Entry, isReference: boolean): Json {
-  const shown = name?.isForeign ? (isReference ? name.written : undefined) : name?.text;
-  if (Object.keys(facts).length === 0) return shown ?? null;
-  return shown === undefined ? facts : { ...facts, name: shown };
+  const visible = name?.isForeign ? (isReference ? name.written : undefined) : name?.text;
+  if (Object.keys(facts).length === 0) return visible ?? null;
+  return visible === undefined ? facts : { ...facts, name: visible };
 }
 
 const limitsIn = ({ budget }: Pick<Thread, 'budget'>): JsonObject => {
@@ -289,10 +290,10 @@ export function shownFacts(
     }
   }
   for (const line of referencesIn(thread)) put(lists, 'references', line);
-  const shown: JsonObject = {};
+  const answer: JsonObject = {};
   for (const [section, list] of lists)
-    shown[section] = section === 'limits' || section === 'kept_by_hook' ? (list[0] ?? null) : list;
-  if (foreign.size > 0) shown.names_from_strangers = Object.fromEntries(foreign);
-  if (left > 0) shown.left_out = left;
-  return shown;
+    answer[section] = section === 'limits' || section === 'kept_by_hook' ? (list[0] ?? null) : list;
+  if (foreign.size > 0) answer.names_from_strangers = Object.fromEntries(foreign);
+  if (left > 0) answer.left_out = left;
+  return answer;
 }

@@ -222,8 +222,8 @@ class Pass {
     if ('turn' in summary) return summary.turn;
     const next = ports.replay?.rest(place.id).find(({ type }) => type === 'compaction');
     const most = bytesFor(figuresOf(ports).facts * window.usable, ratio);
-    const shown = shownFacts(this.#thread, facts, most, this.#note?.text);
-    data.facts = (next?.type === 'compaction' && next.data.facts) || shown;
+    const current = shownFacts(this.#thread, facts, most, this.#note?.text);
+    data.facts = (next?.type === 'compaction' && next.data.facts) || current;
     const { spend, model } = summary;
     Object.assign(data, { tier: 'facts', upto }, spend && { spend }, model && { model });
     const past =
