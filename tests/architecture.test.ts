@@ -71,7 +71,8 @@ const ORDER: Readonly<Record<string, readonly (readonly string[])[]>> = {
   ],
   'core/llm': [['.'], ['prices', 'scripted']],
   'core/store': [
-    ['amounts.ts', 'thread-id.ts', 'fleet-port.ts'],
+    ['amounts.ts', 'thread-id.ts', 'fleet-port.ts', 'steps.ts'],
+    ['memory.ts'],
     ['port.ts'],
     ['encode.ts', 'decide.ts', 'list-threads.ts', 'watch.ts'],
     ['account.ts'],
@@ -85,6 +86,7 @@ const ORDER: Readonly<Record<string, readonly (readonly string[])[]>> = {
     ['thread'],
     ['secrets', 'hooks'],
     ['rights'],
+    ['memory'],
     ['turn'],
     ['step'],
     ['children', 'script-thread'],

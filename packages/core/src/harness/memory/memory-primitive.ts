@@ -9,29 +9,23 @@ import {
   type ResultFacts,
   removeLabels,
 } from '../../flow/index.ts';
-import { createSearchIndex, isFormOf, wordsOf } from '../../items/index.ts';
 import type { PrimitiveCall, PrimitiveResult } from '../../kernel/index.ts';
 import {
-  type Answer,
   MEMORY_BOUNDS,
   MEMORY_SCOPES,
-  type Memories,
-  type MemoryPlace,
   type MemoryRow,
   type MemoryScope,
   memoryHash,
   type NewMemory,
   noMemory,
   scopeOfMemory,
-  type ThreadRow,
 } from '../../store/index.ts';
-import { grantsAllow } from '../../trust/index.ts';
 import { saidIn } from '../rights/mentioned-values.ts';
-import { declaredRights } from '../rights/thread-token.ts';
 import { packMarks } from '../thread/conversation.ts';
-import type { HarnessPorts, LiveThreads, Prepared, Thread } from '../thread/thread.ts';
+import { checkScope, openMemory } from '../thread/open-memory.ts';
+import type { LiveThreads, Thread } from '../thread/thread.ts';
+import { rankMemories } from './rank-memories.ts';
 
-type MemoryAction = 'read' | 'write';
 type Answered = Promise<Outcome<PrimitiveResult>>;
 type MemoryWriter = Pick<Thread, 'ports' | 'place' | 'talk' | 'journal'>;
 type MemoryCommand = (call: PrimitiveCall, thread: MemoryWriter) => Answered;
@@ -39,38 +33,6 @@ type MemoryCommand = (call: PrimitiveCall, thread: MemoryWriter) => Answered;
 const MAX_FOUND = 20;
 const MAX_SUBJECT = 100;
 const DAY_MS = 24 * 60 * 60 * 1000;
-
-/** Checks the rights for a scope. Rows of other projects need `memory.user` in addition. */
-function checkScope(
-  verify: PrimitiveCall['verify'],
-  action: MemoryAction,
-  scope: MemoryScope,
-): Outcome<null> {
-  const right = verify({ capability: `memory.${action}`, scope: { id: scope } });
-  return right.ok && scope === 'user' ? verify({ capability: 'memory.user' }) : right;
-}
-
-type RowOwner = Pick<ThreadRow, 'tenant' | 'project'>;
-
-/** The store with the rows of one scope, and their place. */
-interface OpenMemory {
-  readonly store: Memories;
-  readonly place: MemoryPlace;
-}
-
-/** Rows of the scope `user` are in a file of the user, or in the server that machines share. */
-async function openMemory(
-  ports: HarnessPorts,
-  { tenant = '', project }: RowOwner,
-  scope: MemoryScope,
-  directive: string,
-): Answer<OpenMemory> {
-  const owner = scope === 'directive' ? directive : '';
-  const place = { tenant, project: scope === 'user' ? '' : project, scope, owner };
-  const isOfUser = scope === 'user' && ports.store.fleet === undefined;
-  const store = (isOfUser && (await ports.userMemory?.())) || ok(ports.store);
-  return store.ok ? ok({ store: store.output, place }) : store;
-}
 
 /** The row of the thread names the project and the tenant, whatever process runs the thread. */
 async function memoryOf({ ports, place: { id, item } }: MemoryWriter, scope: MemoryScope) {
@@ -168,19 +130,6 @@ const forget: MemoryCommand = async ({ parameters, verify }, thread) => {
   return gone.ok ? ok({ output: { id, forgotten: true } }) : gone;
 };
 
-/** Returns the rows that match the query, the best first. Without words all rows match, the newest first. */
-export function rankMemories(rows: readonly MemoryRow[], query: string): MemoryRow[] {
-  const words = wordsOf(query);
-  // Only words of the query are indexed, because the index serves one query.
-  const index = createSearchIndex(isFormOf(words));
-  for (const { subject, text } of rows) {
-    index.add({ name: subject, description: '', tags: '', body: text });
-  }
-  const { documents, score } = index.match(words);
-  const at = (document: number): number => score[document] ?? 0;
-  return documents.toSorted((a, b) => at(b) - at(a) || a - b).flatMap((one) => rows[one] ?? []);
-}
-
 /** Fields of a search that vouch for nothing. Strangers' rows are untrusted besides. */
 const FACTS: ResultFacts = {
   free_text: ['from strangers'],
@@ -255,30 +204,3 @@ export async function runMemory(live: LiveThreads, call: PrimitiveCall): Answere
   const message = `\`${tool.id}\` needs a thread; call it in a directive, or use \`km memory\``;
   return fail('permission_denied', message, { missing: '' });
 }
-
-/** Tells a model how many rows it can search. No text of a row enters a prompt by itself. */
-export async function memoryNote(
-  ports: HarnessPorts,
-  { directive, item }: Pick<Prepared, 'directive' | 'item'>,
-  parent: Pick<Thread, 'place'> | undefined,
-): Promise<JsonObject> {
-  const identity = ports.identity?.() ?? ok<RowOwner>({ project: ports.project });
-  const above = parent && (await ports.store.thread(parent.place.id));
-  if (!identity.ok || above?.ok === false) return {};
-  // A child has the tenant of its parent.
-  const { tenant } = above?.output ?? identity.output;
-  const of = { project: identity.output.project, ...(tenant !== undefined && { tenant }) };
-  const rights = declaredRights(ports, directive);
-  const { catalog } = ports.library.capabilities();
-  const verify: PrimitiveCall['verify'] = (need) =>
-    rights.ok && grantsAllow(rights.output.grants, need, catalog) ? ok(null) : NOT_DECLARED;
-  const counts: JsonObject = {};
-  for (const scope of MEMORY_SCOPES) {
-    if (!checkScope(verify, 'read', scope).ok) continue;
-    const memory = await openMemory(ports, of, scope, item.id);
-    const rows = memory.ok ? await memory.output.store.memories(memory.output.place) : undefined;
-    if (rows?.ok) counts[scope] = rows.output.length;
-  }
-  return Object.keys(counts).length === 0 ? {} : { memory_rows: counts };
-}
-const NOT_DECLARED = fail('permission_denied', 'the directive does not declare this right');

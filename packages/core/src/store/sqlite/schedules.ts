@@ -1,7 +1,8 @@
 // Runs the rules of schedules on a SQLite file.
 import { type Outcome, ok } from '../../base/index.ts';
 import type { LeasedThread, Schedules } from '../port.ts';
-import { type ScheduleSteps, scheduleRules } from '../schedules.ts';
+import { scheduleRules } from '../schedules.ts';
+import type { StoreSteps } from '../steps.ts';
 import { writeAudit } from './commit.ts';
 import { type Parts, prepareThread } from './ports.ts';
 import { runSteps } from './run-steps.ts';
@@ -15,7 +16,7 @@ const SERVERS = "SELECT name, value FROM about WHERE name LIKE 'serves:%'";
 
 export function schedulesPort(parts: Parts): Schedules {
   const { connection, clock, isGone } = parts;
-  const run = <T>(steps: ScheduleSteps<T>): T => runSteps(connection, steps);
+  const run = <T>(steps: StoreSteps<T>): T => runSteps(connection, steps);
   const newStamp = () => Buffer.from(parts.random(8)).toString('hex');
   const servers = () => connection.all<{ name: string; value: string }>(SERVERS);
   return {
