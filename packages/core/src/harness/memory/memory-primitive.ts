@@ -11,6 +11,7 @@ import {
 } from '../../flow/index.ts';
 import type { PrimitiveCall, PrimitiveResult } from '../../kernel/index.ts';
 import {
+  type Answer,
   MEMORY_BOUNDS,
   MEMORY_SCOPES,
   type MemoryRow,
@@ -26,9 +27,8 @@ import { checkScope, openMemory } from '../thread/open-memory.ts';
 import type { LiveThreads, Thread } from '../thread/thread.ts';
 import { rankMemories } from './rank-memories.ts';
 
-type Answered = Promise<Outcome<PrimitiveResult>>;
 type MemoryWriter = Pick<Thread, 'ports' | 'place' | 'talk' | 'journal'>;
-type MemoryCommand = (call: PrimitiveCall, thread: MemoryWriter) => Answered;
+type MemoryCommand = (call: PrimitiveCall, thread: MemoryWriter) => Answer<PrimitiveResult>;
 
 const MAX_FOUND = 20;
 const MAX_SUBJECT = 100;
@@ -79,7 +79,7 @@ const isSaid = ({ talk, place }: MemoryWriter, text: string): boolean =>
   place.chain.length === 1 &&
   talk.conversation.trusted().said.some((words) => saidIn(words, false).has(text.trim()));
 
-const write: MemoryCommand = async (call, thread) => {
+const writeMemory: MemoryCommand = async (call, thread) => {
   const { parameters, verify, given } = call;
   const scope = scopeIn(parameters) ?? 'project';
   const right = checkScope(verify, 'write', scope);
@@ -113,7 +113,7 @@ const write: MemoryCommand = async (call, thread) => {
   return written.ok ? ok({ output: { id: written.output.id, scope } }) : written;
 };
 
-const forget: MemoryCommand = async ({ parameters, verify }, thread) => {
+const forgetMemory: MemoryCommand = async ({ parameters, verify }, thread) => {
   const id = plainText(parameters.id);
   const scope = scopeOfMemory(id);
   if (!scope) return noMemory(id);
@@ -136,7 +136,7 @@ const FACTS: ResultFacts = {
   unvouched: ['from strangers', 'notes', 'subject', 'id', 'scope', 'written'],
 };
 
-const search: MemoryCommand = async ({ parameters, verify }, thread) => {
+const searchMemory: MemoryCommand = async ({ parameters, verify }, thread) => {
   const wanted = scopeIn(parameters);
   const rows: MemoryRow[] = [];
   const scopes = wanted ? ([wanted] as const) : MEMORY_SCOPES;
@@ -152,11 +152,11 @@ const search: MemoryCommand = async ({ parameters, verify }, thread) => {
   }
   const { limit = MAX_FOUND } = parameters;
   const count = Math.min(MAX_FOUND, Math.max(1, Number(limit)));
-  return ok(answerOf(rankMemories(rows, plainText(parameters.query ?? '')), count));
+  return ok(searchResult(rankMemories(rows, plainText(parameters.query ?? '')), count));
 };
 
 /** Returns the best rows by their standing. Rows of strangers never displace others. */
-function answerOf(ranked: readonly MemoryRow[], count: number): PrimitiveResult {
+function searchResult(ranked: readonly MemoryRow[], count: number): PrimitiveResult {
   const judged = ranked.map((row) => ({
     row,
     ...judgeMemory(row.marks, row.endorsed_by, memoryHash(row)),
@@ -164,13 +164,15 @@ function answerOf(ranked: readonly MemoryRow[], count: number): PrimitiveResult 
   const foreign = judged.filter(({ standing }) => standing === 'stranger');
   const own = judged.filter(({ standing }) => standing !== 'stranger').slice(0, count);
   const best = [...own, ...foreign.slice(0, count - own.length)];
-  const list = (of: string) =>
-    best.flatMap(({ row, standing }) => (standing === of ? [rowOf(row, of === 'stranger')] : []));
-  const strangers = list('stranger');
+  const rowsWith = (of: string) =>
+    best.flatMap(({ row, standing }) =>
+      standing === of ? [shownMemory(row, of === 'stranger')] : [],
+    );
+  const strangers = rowsWith('stranger');
   return {
     output: {
-      confirmed: list('confirmed'),
-      notes: list('note'),
+      confirmed: rowsWith('confirmed'),
+      notes: rowsWith('note'),
       ...(strangers.length > 0 && { 'from strangers': strangers }),
     },
     // `untrusted` is on the rows of strangers, by the facts. All other marks are on the whole answer.
@@ -179,7 +181,7 @@ function answerOf(ranked: readonly MemoryRow[], count: number): PrimitiveResult 
   };
 }
 
-function rowOf(
+function shownMemory(
   { id, scope, text, subject, created, thread, marks }: MemoryRow,
   isForeign: boolean,
 ): JsonObject {
@@ -193,10 +195,14 @@ function rowOf(
   };
 }
 
-const COMMANDS: Readonly<Record<string, MemoryCommand>> = { write, search, forget };
+const COMMANDS: Readonly<Record<string, MemoryCommand>> = {
+  write: writeMemory,
+  search: searchMemory,
+  forget: forgetMemory,
+};
 
 /** INVARIANT: a call never counts as a call of a thread without that thread's token. The id proves nothing. */
-export async function runMemory(live: LiveThreads, call: PrimitiveCall): Answered {
+export async function runMemory(live: LiveThreads, call: PrimitiveCall): Answer<PrimitiveResult> {
   const { from, tool, config } = call;
   const running = from?.__auth === undefined ? undefined : live.get(from.__thread_id ?? '');
   const command = COMMANDS[plainText(config.function ?? '')];

@@ -11,6 +11,7 @@ export function rankMemories(rows: readonly MemoryRow[], query: string): MemoryR
     index.add({ name: subject, description: '', tags: '', body: text });
   }
   const { documents, score } = index.match(words);
-  const at = (document: number): number => score[document] ?? 0;
-  return documents.toSorted((a, b) => at(b) - at(a) || a - b).flatMap((one) => rows[one] ?? []);
+  return documents
+    .toSorted((a, b) => (score[b] ?? 0) - (score[a] ?? 0) || a - b)
+    .flatMap((document) => rows[document] ?? []);
 }
