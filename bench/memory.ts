@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { systemClock } from '@kernmantle/core/base';
 import { MEMORY_BOUNDS, openSqliteStore } from '@kernmantle/core/store';
-import { rankMemories } from '../packages/core/src/harness/memory/memory-primitive.ts';
+import { rankMemories } from '../packages/core/src/harness/memory/rank-memories.ts';
 import { type BenchRow, race } from './row.ts';
 
 const LIMIT_MS = 10;

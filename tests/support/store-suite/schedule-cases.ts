@@ -165,7 +165,7 @@ export function scheduleCases(open: OpenStage): void {
       );
       if (!leased) throw new Error('nothing was queued');
       const writer = writerOf(store, leased);
-      await writer.must({ charge: { spend: 120n } });
+      await writer.must({ status: 'running', charge: { spend: 120n } });
       const running = must(await store.fires(row.id, { since: 0 }));
       expect(running).toMatchObject([{ used: 120n, bound: 500n, status: 'running' }]);
       await writer.must({ status: 'completed', release: true });

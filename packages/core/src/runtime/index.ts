@@ -231,7 +231,10 @@ export { resumeAfterApprovals, resumeInProcess } from './resume-after-approval.t
 export const pruneThreads = async (...values: Parameters<typeof prune>): ReturnType<typeof prune> =>
   await (await import('./retention.ts')).pruneThreads(...values);
 /** Memory for people. The code is loaded with the first call. */
-export const memoryForPeople = () => import('./memory.ts');
+export const memoryForPeople = async () => {
+  const { changeMemory, fullMemories, listMemories } = await import('./memory.ts');
+  return { changeMemory, fullMemories, listMemories };
+};
 export type { Runtime } from './runtime.ts';
 
 /** Opens the schedules of a project. The code is loaded with the first call. */

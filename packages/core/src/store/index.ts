@@ -49,23 +49,16 @@ export {
 export { isOwnerGone, nameOwner } from './leases/lease-owner.ts';
 export { allThreads, threadPages } from './list-threads.ts';
 export {
-  decideMemory,
   MEMORY_BOUNDS,
   MEMORY_SCOPES,
-  MEMORY_SQL,
   type Memories,
   type MemoryChange,
-  type MemoryColumns,
   type MemoryPlace,
   type MemoryRow,
   type MemoryScope,
-  type MemoryWord,
-  memoriesOf,
   memoryBytes,
-  memoryCells,
   memoryHash,
-  memoryKey,
-  memoryValues,
+  memoryRules,
   type NewMemory,
   noMemory,
   scopeOfMemory,
@@ -120,11 +113,12 @@ export type {
   Wanted,
   WantedFields,
 } from './port.ts';
-export { type ScheduleSteps, scheduleRules } from './schedules.ts';
+export { scheduleRules } from './schedules.ts';
 export { faultOf } from './sqlite/file/errors.ts';
 export { type FileOptions, openFile } from './sqlite/file/open-file.ts';
 export { ENDED, EVENTS_A_THREAD } from './sqlite/file/schema.ts';
 export { openSqliteStore, type SqliteOptions } from './sqlite/store.ts';
+export type { StoreSteps } from './steps.ts';
 export { threadQuery } from './thread-filter.ts';
 export {
   AT_WORK,

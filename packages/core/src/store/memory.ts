@@ -1,8 +1,8 @@
-// Defines the rows of memory and the rules of their changes. Both stores read the row and the use of its place, ask
-// `decideMemory` and write the answer, all in one transaction. INVARIANT: a row never loses a mark.
+// Defines the rows of memory and the rules of their changes. Each store runs the rules in its own transaction, so
+// SQLite and PostgreSQL cannot differ. INVARIANT: a row never loses a mark.
 import { createHash } from 'node:crypto';
 import { type Failure, fail, type Outcome, ok, parseJson, textAt, textsAt } from '../base/index.ts';
-import type { Answer } from './port.ts';
+import type { SqlRow, StoreSteps } from './steps.ts';
 
 export const MEMORY_SCOPES = ['project', 'directive', 'user'] as const;
 export type MemoryScope = (typeof MEMORY_SCOPES)[number];
@@ -17,14 +17,14 @@ export interface MemoryPlace {
   readonly owner: string;
 }
 
-export interface MemoryMarks {
+interface MemoryMarks {
   readonly labels: readonly string[];
   readonly taint: readonly string[];
   readonly sources: readonly string[];
 }
 
 /** Word of a person for a row. It holds for the text with this hash and no other. */
-export interface MemoryWord {
+interface MemoryWord {
   readonly how: 'endorsed' | 'said';
   readonly by: string;
   readonly hash: string;
@@ -50,7 +50,7 @@ export interface MemoryRow extends NewMemory {
 }
 
 type MemoryKey = Pick<MemoryRow, 'tenant' | 'project' | 'id'>;
-export type MemoryFilter = Pick<MemoryPlace, 'tenant' | 'project'> &
+type MemoryFilter = Pick<MemoryPlace, 'tenant' | 'project'> &
   Partial<Pick<MemoryRow, 'scope' | 'owner' | 'id'>>;
 export type MemoryChange =
   | { readonly kind: 'write'; readonly row: NewMemory }
@@ -64,12 +64,12 @@ export type MemoryChange =
 
 export interface Memories {
   /** Returns the rows that have not expired, newest first. */
-  memories(filter: MemoryFilter): Answer<MemoryRow[]>;
+  memories(filter: MemoryFilter): Promise<Outcome<MemoryRow[]>>;
   /**
    * Changes one row in one transaction and returns it. Fails with `quota_exceeded`, with `not_found`, and with
    * `conflict` if the row to endorse has another hash.
    */
-  changeMemory(change: MemoryChange): Answer<MemoryRow>;
+  changeMemory(change: MemoryChange): Promise<Outcome<MemoryRow>>;
 }
 
 const sha256 = (parts: readonly string[]): string =>
@@ -87,106 +87,47 @@ const idOf = ({ scope, owner, subject, text }: NewMemory): string =>
 export const scopeOfMemory = (id: string): MemoryScope | undefined =>
   /^[pdu]_[0-9a-f]{20}$/.test(id) ? MEMORY_SCOPES.find((scope) => scope[0] === id[0]) : undefined;
 
-export const memoryKey = (change: MemoryChange): MemoryKey =>
-  change.kind === 'write' ? { ...change.row, id: idOf(change.row) } : change.key;
-
-const union = (a: readonly string[], b: readonly string[]): string[] =>
+const union = (a: readonly string[] = [], b: readonly string[]): string[] =>
   [...new Set([...a, ...b])].toSorted();
 /** Sources are for people, so only the first ones are kept. Decisions use labels and taint, which are complete. */
 const MAX_SOURCES = 100;
-const mergedMarks = (a: MemoryMarks, b: MemoryMarks): MemoryMarks => ({
-  labels: union(a.labels, b.labels),
-  taint: union(a.taint, b.taint),
-  sources: union(a.sources, b.sources).slice(0, MAX_SOURCES),
+const mergedMarks = (a: MemoryMarks | undefined, b: MemoryMarks): MemoryMarks => ({
+  labels: union(a?.labels, b.labels),
+  taint: union(a?.taint, b.taint),
+  sources: union(a?.sources, b.sources).slice(0, MAX_SOURCES),
 });
 
 export const memoryBytes = ({ text, subject, marks }: NewMemory): number =>
   Buffer.byteLength(text + subject + JSON.stringify(marks));
 
-/** The present row, and the use of its place without expired rows. */
-export interface MemoryState {
-  readonly row: MemoryRow | undefined;
-  readonly rows: number;
-  readonly bytes: number;
-}
-
-function decideWrite(row: NewMemory, { row: before, rows, bytes }: MemoryState, now: number) {
-  const NONE = { labels: [], taint: [], sources: [] };
-  const marks = mergedMarks(before?.marks ?? NONE, row.marks);
+/** Returns the row after a write. The word of a person ends with any other text, and with any new mark. */
+function nextRow(row: NewMemory, before: MemoryRow | undefined, now: number): MemoryRow {
+  const marks = mergedMarks(before?.marks, row.marks);
   const isSame =
     before !== undefined &&
     memoryHash(before) === memoryHash(row) &&
     JSON.stringify(before.marks) === JSON.stringify(marks);
-  // The word of a person ends with any other text, and with any new mark.
   const word = (isSame && before.endorsed_by) || row.endorsed_by;
   const { endorsed_by: _, ...plain } = row;
-  const next = { ...plain, id: idOf(row), marks, created: now, ...(word && { endorsed_by: word }) };
-  const used = bytes + memoryBytes(next) - (before ? memoryBytes(before) : 0);
-  if ((before || rows < MEMORY_BOUNDS.rows) && used <= MEMORY_BOUNDS.bytes) return ok(next);
-  const message = `memory \`${row.scope}\` is full: ${rows} of ${MEMORY_BOUNDS.rows} rows, ${bytes} of ${MEMORY_BOUNDS.bytes} bytes; remove rows with \`km memory forget ID\``;
-  return fail('quota_exceeded', message, { scope: row.scope, rows, bytes, bounds: MEMORY_BOUNDS });
+  return { ...plain, id: idOf(row), marks, created: now, ...(word && { endorsed_by: word }) };
 }
 
 export const noMemory = (id: string): Failure =>
   fail('not_found', `memory \`${id}\` not found`, { memory: id });
 
-/** Returns the row to write. After `forget` it is the row to remove. */
-export function decideMemory(
-  change: MemoryChange,
-  state: MemoryState,
-  now: number,
-): Outcome<MemoryRow> {
-  if (change.kind === 'write') return decideWrite(change.row, state, now);
-  const { row } = state;
-  const { id } = change.key;
-  if (!row) return noMemory(id);
-  if (change.kind === 'forget') return ok(row);
-  const hash = memoryHash(row);
-  if (hash !== change.hash) {
-    const message = `memory \`${id}\` has changed; read it again with \`km memory show ${id}\``;
-    return fail('conflict', message, { memory: id, hash });
-  }
-  return ok({ ...row, endorsed_by: { how: 'endorsed', by: change.by, hash } });
-}
-
-// Both stores use these statements. A server numbers its values with `$`.
-const COLUMNS =
-  'id, tenant, project, scope, owner, text, subject, marks, thread, seq, created, expires, endorsed_by';
-const PLACE = 'tenant = ?1 AND project = ?2 AND scope = ?3 AND owner = ?4';
-export const MEMORY_SQL = {
-  list: `SELECT ${COLUMNS} FROM memories WHERE tenant = ?1 AND project = ?2
-    AND scope = coalesce(CAST(?3 AS text), scope) AND owner = coalesce(CAST(?4 AS text), owner)
-    AND id = coalesce(CAST(?5 AS text), id) AND (expires IS NULL OR expires > ?6) ORDER BY created DESC, id`,
-  purge: `DELETE FROM memories WHERE ${PLACE} AND expires <= ?5`,
-  used: `SELECT count(*) AS n, coalesce(sum(octet_length(text) + octet_length(subject) + octet_length(marks)), 0) AS bytes
-    FROM memories WHERE ${PLACE} AND (expires IS NULL OR expires > ?5)`,
-  put: `INSERT INTO memories (${COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)
-    ON CONFLICT (tenant, project, id) DO UPDATE SET text = excluded.text, subject = excluded.subject,
-    marks = excluded.marks, thread = excluded.thread, seq = excluded.seq, created = excluded.created,
-    expires = excluded.expires, endorsed_by = excluded.endorsed_by`,
-  remove: 'DELETE FROM memories WHERE tenant = ?1 AND project = ?2 AND id = ?3',
-  expired: 'SELECT 1 FROM memories WHERE expires <= ?1 LIMIT 1',
-  prune: 'DELETE FROM memories WHERE expires <= ?1',
-} as const;
-
-type Cell = string | number | null;
-/** A row as the tables have it. */
-export type MemoryColumns = Omit<MemoryRow, 'marks' | 'expires' | 'endorsed_by'> & {
-  readonly marks: string;
-  readonly expires: number | null;
-  readonly endorsed_by: string | null;
-};
-
-export const memoryValues = (filter: MemoryFilter, now: number): Cell[] => {
-  const { tenant, project, scope = null, owner = null, id = null } = filter;
-  return [tenant, project, scope, owner, id, now];
-};
-
-export const memoryCells = (row: MemoryRow): Cell[] => [
-  ...[row.id, row.tenant, row.project, row.scope, row.owner, row.text, row.subject],
-  ...[JSON.stringify(row.marks), row.thread, row.seq, row.created, row.expires ?? null],
-  row.endorsed_by ? JSON.stringify(row.endorsed_by) : null,
-];
+const CELLS = ['id', 'tenant', 'project', 'scope', 'owner', 'text', 'subject', 'thread'] as const;
+const COLUMNS = [...CELLS, 'seq', 'created', 'marks', 'expires', 'endorsed_by'];
+const PLACE = 'tenant = $1 AND project = $2 AND scope = $3 AND owner = $4';
+const LIST = `SELECT ${COLUMNS.join(', ')} FROM memories WHERE tenant = $1 AND project = $2
+  AND scope = coalesce(CAST($3 AS text), scope) AND owner = coalesce(CAST($4 AS text), owner)
+  AND id = coalesce(CAST($5 AS text), id) AND (expires IS NULL OR expires > $6) ORDER BY created DESC, id`;
+const USED = `SELECT count(*) AS n, coalesce(sum(octet_length(text) + octet_length(subject) + octet_length(marks)), 0)
+  AS bytes FROM memories WHERE ${PLACE} AND (expires IS NULL OR expires > $5)`;
+const PURGE = `DELETE FROM memories WHERE ${PLACE} AND expires <= $5`;
+const PUT = `INSERT INTO memories (${COLUMNS.join(', ')})
+  VALUES (${COLUMNS.map((_, at) => `$${at + 1}`).join(', ')}) ON CONFLICT (tenant, project, id) DO UPDATE
+  SET ${COLUMNS.slice(5).map((name) => `${name} = excluded.${name}`)}`;
+const REMOVE = 'DELETE FROM memories WHERE tenant = $1 AND project = $2 AND id = $3';
 
 const UNREADABLE = { labels: ['untrusted'], taint: ['untrusted'], sources: [] };
 function readMarks(text: string): MemoryMarks {
@@ -198,21 +139,83 @@ function readMarks(text: string): MemoryMarks {
   return { labels, taint, sources };
 }
 
-/** Returns rows from their columns. A row with damaged marks is untrusted, and no word of a person holds for it. */
-export function memoriesOf(list: readonly MemoryColumns[]): MemoryRow[] {
+/** Returns a row from its columns. No word of a person holds for a row with damaged marks. */
+function toRow({ expires, endorsed_by, ...row }: SqlRow, marks: MemoryMarks): MemoryRow {
+  const parsed = typeof endorsed_by === 'string' ? parseJson(endorsed_by) : undefined;
+  const word = parsed?.ok && marks !== UNREADABLE ? parsed.output : undefined;
+  const how = textAt(word, 'how') === 'endorsed' ? 'endorsed' : 'said';
+  return {
+    id: String(row.id),
+    tenant: String(row.tenant),
+    project: String(row.project),
+    scope: MEMORY_SCOPES.find((scope) => scope === row.scope) ?? 'project',
+    owner: String(row.owner),
+    text: String(row.text),
+    subject: String(row.subject),
+    marks,
+    thread: String(row.thread),
+    seq: Number(row.seq),
+    created: Number(row.created),
+    ...(typeof expires === 'number' && { expires }),
+    ...(word && { endorsed_by: { how, by: textAt(word, 'by'), hash: textAt(word, 'hash') } }),
+  };
+}
+
+function* findRows(filter: MemoryFilter, now: number): StoreSteps<MemoryRow[]> {
+  const { tenant, project, scope = null, owner = null, id = null } = filter;
+  const rows = yield [LIST, tenant, project, scope, owner, id, now];
   // Most rows of one thread have the same marks.
   const cached = new Map<string, MemoryMarks>();
-  return list.map(({ marks: packed, endorsed_by, expires, ...row }) => {
+  return rows.map((row) => {
+    const packed = String(row.marks);
     const marks = cached.get(packed) ?? readMarks(packed);
     cached.set(packed, marks);
-    const parsed = endorsed_by === null ? undefined : parseJson(endorsed_by);
-    const word = parsed?.ok && marks !== UNREADABLE ? parsed.output : undefined;
-    const how = textAt(word, 'how') === 'endorsed' ? 'endorsed' : 'said';
-    return {
-      ...row,
-      marks,
-      ...(expires !== null && { expires }),
-      ...(word && { endorsed_by: { how, by: textAt(word, 'by'), hash: textAt(word, 'hash') } }),
-    };
+    return toRow(row, marks);
   });
 }
+
+function* putRow(row: MemoryRow): StoreSteps<Outcome<MemoryRow>> {
+  const { seq, created, marks, expires = null, endorsed_by: word } = row;
+  const rest = [seq, created, JSON.stringify(marks), expires, word ? JSON.stringify(word) : null];
+  yield [PUT, ...CELLS.map((name) => row[name]), ...rest];
+  return ok(row);
+}
+
+function* writeRow(row: NewMemory, now: number): StoreSteps<Outcome<MemoryRow>> {
+  const { tenant, project, scope, owner } = row;
+  const [before] = yield* findRows({ tenant, project, id: idOf(row) }, now);
+  const [used] = yield [USED, tenant, project, scope, owner, now];
+  const [rows, bytes] = [Number(used?.n ?? 0), Number(used?.bytes ?? 0)];
+  const next = nextRow(row, before, now);
+  const size = bytes + memoryBytes(next) - (before ? memoryBytes(before) : 0);
+  if ((!before && rows >= MEMORY_BOUNDS.rows) || size > MEMORY_BOUNDS.bytes) {
+    const message = `memory \`${scope}\` is full: ${rows} of ${MEMORY_BOUNDS.rows} rows, ${bytes} of ${MEMORY_BOUNDS.bytes} bytes; remove rows with \`km memory forget ID\``;
+    return fail('quota_exceeded', message, { scope, rows, bytes, bounds: MEMORY_BOUNDS });
+  }
+  yield [PURGE, tenant, project, scope, owner, now];
+  return yield* putRow(next);
+}
+
+function* changeRow(change: MemoryChange, now: number): StoreSteps<Outcome<MemoryRow>> {
+  if (change.kind === 'write') return yield* writeRow(change.row, now);
+  const { tenant, project, id } = change.key;
+  const [row] = yield* findRows({ tenant, project, id }, now);
+  if (!row) return noMemory(id);
+  if (change.kind === 'forget') {
+    yield [REMOVE, tenant, project, id];
+    return ok(row);
+  }
+  const hash = memoryHash(row);
+  if (hash === change.hash) {
+    return yield* putRow({ ...row, endorsed_by: { how: 'endorsed', by: change.by, hash } });
+  }
+  const message = `memory \`${id}\` has changed; read it again with \`km memory show ${id}\``;
+  return fail('conflict', message, { memory: id, hash });
+}
+
+function* pruneRows(now: number): StoreSteps<void> {
+  yield ['DELETE FROM memories WHERE expires <= $1', now];
+}
+
+/** The rules, which each store runs in its own transactions. A change needs a lock on its project. */
+export const memoryRules = { find: findRows, change: changeRow, prune: pruneRows };

@@ -1,6 +1,5 @@
-// Rows of schedules and of their fires, with the rules for their changes. The rules are generators of statements:
-// each store runs them in its own transaction, so SQLite and PostgreSQL cannot differ. INVARIANT: a tick of a
-// schedule always has at most one row, and a row with a thread never changes.
+// Rows of schedules and of their fires, with the rules for their changes. INVARIANT: a tick of a schedule always has
+// at most one row, and a row with a thread never changes.
 import { fail, type Outcome, ok } from '../base/index.ts';
 import { toBudgetState } from './account.ts';
 import type {
@@ -11,14 +10,10 @@ import type {
   SchedulePage,
   ScheduleRow,
 } from './port.ts';
+import type { SqlCell, SqlRow, StoreSteps } from './steps.ts';
 import { isEnded, THREAD_STATUSES } from './thread-id.ts';
 
 const OUTCOMES = ['started', 'manual', 'missed', 'overlap', 'waiting', 'budget'] as const;
-
-type SqlCell = string | number | null;
-type SqlRow = Readonly<Record<string, SqlCell>>;
-/** Yields statements with the values of `$1`, `$2` and so on, and receives their rows. */
-export type ScheduleSteps<T> = Generator<readonly [string, ...SqlCell[]], T, readonly SqlRow[]>;
 
 const STATE = ['next', 'waiting', 'last', 'outcome', 'paused', 'refused', 'open'] as const;
 const GIVEN = ['id', 'tenant', 'project', 'name', 'body', 'signature', 'next'] as const;
@@ -46,7 +41,7 @@ const toRow = (row: SqlRow): ScheduleRow => ({
 const scheduleChanged = ({ name }: Pick<ScheduleRow, 'name'>) =>
   fail('conflict', `schedule \`${name}\` was changed by another process; try again`, { name });
 
-function* addSchedule(schedule: NewSchedule, stamp: string): ScheduleSteps<Outcome<null>> {
+function* addSchedule(schedule: NewSchedule, stamp: string): StoreSteps<Outcome<null>> {
   const rows = yield [
     `INSERT INTO schedules (${GIVEN.join(', ')}, stamp) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
       ON CONFLICT (project, tenant, name) DO NOTHING RETURNING id`,
@@ -57,7 +52,7 @@ function* addSchedule(schedule: NewSchedule, stamp: string): ScheduleSteps<Outco
   return fail('conflict', `schedule \`${schedule.name}\` exists; remove it first`);
 }
 
-function* findSchedules(filter: ScheduleFilter, now: number): ScheduleSteps<SchedulePage> {
+function* findSchedules(filter: ScheduleFilter, now: number): StoreSteps<SchedulePage> {
   const { project, tenant = null, name = null, due } = filter;
   const mine = 'FROM schedules WHERE project = $1 AND (CAST($2 AS text) IS NULL OR tenant = $2)';
   const work = `${mine} AND paused IS NULL AND coalesce(waiting, next)`;
@@ -71,7 +66,7 @@ function* findSchedules(filter: ScheduleFilter, now: number): ScheduleSteps<Sche
 }
 
 /** Checks a change without a write. */
-function* checkChange({ row, fires = [] }: ScheduleChange): ScheduleSteps<Outcome<null>> {
+function* checkChange({ row, fires = [] }: ScheduleChange): StoreSteps<Outcome<null>> {
   const [found] = yield ['SELECT stamp FROM schedules WHERE id = $1', row.id];
   if (!found) return fail('not_found', `schedule \`${row.name}\` not found`);
   if (found.stamp !== row.stamp) return scheduleChanged(row);
@@ -99,7 +94,7 @@ function* writeChange(
   { row, set, fires = [], remove }: ScheduleChange,
   stamp: string,
   now: number,
-): ScheduleSteps<Outcome<null>> {
+): StoreSteps<Outcome<null>> {
   const state = { ...row, ...set };
   const values = [row.id, row.stamp, ...(remove ? [] : [stamp])];
   const [written] = yield remove
@@ -113,7 +108,7 @@ function* writeChange(
 }
 
 /** True if this change was written and no later one. */
-function* wasChanged(id: string, stamp: string): ScheduleSteps<boolean> {
+function* wasChanged(id: string, stamp: string): StoreSteps<boolean> {
   return (yield ['SELECT 1 FROM schedules WHERE id = $1 AND stamp = $2', id, stamp]).length > 0;
 }
 
@@ -122,7 +117,7 @@ function* findFires(
   schedule: string,
   { since, limit = 10_000 }: { since: number; limit?: number },
   [account, joins]: readonly [string, string],
-): ScheduleSteps<FireRow[]> {
+): StoreSteps<FireRow[]> {
   const rows = yield [
     `SELECT f.tick, f.at, f.outcome, f.reason, f.thread, t.status, ${account} AS account
       FROM schedule_fires f LEFT JOIN threads t ON t.id = f.thread ${joins}
@@ -151,7 +146,7 @@ function* findFires(
 }
 const NO_ACCOUNT = '{"limits":{},"used":{},"reserved":{},"open":[]}';
 
-function* findScheduleOf(thread: string): ScheduleSteps<string> {
+function* findScheduleOf(thread: string): StoreSteps<string> {
   const [row] = yield [
     `SELECT s.name FROM threads t JOIN schedule_fires f ON f.thread = t.root
       JOIN schedules s ON s.id = f.schedule WHERE t.id = $1`,

@@ -18,7 +18,7 @@ import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import type { JsonObject } from '../../src/base/index.ts';
 import type { ScriptedReply } from '../../src/llm/index.ts';
-import { memoryHash, type NewMemory } from '../../src/store/index.ts';
+import { memoryHash } from '../../src/store/index.ts';
 
 const EVE = 'eve@evil.example';
 const OURS = 'ann@ours.example';
@@ -241,7 +241,7 @@ test('a text that a person endorsed is used, and only until it changes', async (
   expect(await toolResults(made, 'own/post')).toHaveLength(1);
   // The word of the person does not hold for another subject, text or mark.
   const marks = { ...row.marks, labels: ['untrusted'], taint: [...row.marks.taint, 'untrusted'] };
-  await made.threads.store.changeMemory({ kind: 'write', row: { ...row, marks } as NewMemory });
+  await made.threads.store.changeMemory({ kind: 'write', row: { ...row, marks } });
   expect((await run(made, 'victim')).status).toBe('waiting');
 });
 

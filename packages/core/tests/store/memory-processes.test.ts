@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { isSoak, runs } from '@kernmantle/test-support/soak';
 import { expect, test } from 'vitest';
 import { systemClock } from '../../src/base/index.ts';
-import { rankMemories } from '../../src/harness/memory/memory-primitive.ts';
+import { rankMemories } from '../../src/harness/memory/rank-memories.ts';
 import { openSqliteStore } from '../../src/store/index.ts';
 
 const STORE = join(import.meta.dirname, '../../src/store/index.ts');

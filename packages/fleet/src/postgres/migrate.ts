@@ -145,7 +145,7 @@ export async function checkForm(database: Database, options: OwnedDatabase): Ans
     const state = await sql.get<ServerState>(STATE, schema);
     const usable = checkServer(database, state);
     return { usable, engine: state?.engine, about: usable.ok ? await readAbout(sql) : undefined };
-    // It does not wait, so a wrong address is reported at once.
+    // The connection does not wait, so a wrong address is reported at once.
   }, 0);
   if (!result.ok) return result;
   const { usable, about, engine } = result.output;

@@ -2,7 +2,7 @@
 // rows always stay, because they are evidence, and an id with an account is never used again. The steps are small,
 // so that other writes wait only a short time.
 import { ok } from '@kernmantle/core/base';
-import { type Answer, MEMORY_SQL, scheduleRules, type ThreadTable } from '@kernmantle/core/store';
+import { type Answer, memoryRules, scheduleRules, type ThreadTable } from '@kernmantle/core/store';
 import type { Database, Sql } from './connection.ts';
 import { runSteps, serverNow } from './run-steps.ts';
 
@@ -53,14 +53,13 @@ export async function pruneTrees(
     sql.all<{ root: string }>(FIND, before, keepFailed, trees ?? null, project ?? null),
   );
   if (!result.ok) return result;
-  const now = MEMORY_SQL.prune.replace('?1', 'km_now()');
-  const forgotten = await database.write((sql) => sql.all(now));
-  if (!forgotten.ok) return forgotten;
   const roots = result.output.map(({ root }) => root);
-  const fires = await database.write(async (sql) =>
-    runSteps(sql, scheduleRules.prune(before, project ?? null, await serverNow(sql))),
-  );
-  if (!fires.ok) return fires;
+  const others = await database.write(async (sql) => {
+    const now = await serverNow(sql);
+    await runSteps(sql, memoryRules.prune(now));
+    await runSteps(sql, scheduleRules.prune(before, project ?? null, now));
+  });
+  if (!others.ok) return others;
   const removed: string[] = [];
   for (let at = 0; at < roots.length; at += TREES_A_STEP) {
     const step = roots.slice(at, at + TREES_A_STEP);

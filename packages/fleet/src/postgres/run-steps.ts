@@ -1,11 +1,20 @@
-// Runs the rules of schedules, which are generators of statements, in a transaction of the server.
-import type { ScheduleSteps } from '@kernmantle/core/store';
+// Runs the rules of memory and schedules, which are generators of statements, in a transaction of the server.
+import type { Outcome } from '@kernmantle/core/base';
+import type { StoreSteps } from '@kernmantle/core/store';
 import type { Sql } from './connection.ts';
+import { RefusedWrite } from './errors.ts';
 
-export async function runSteps<T>(sql: Sql, steps: ScheduleSteps<T>): Promise<T> {
+export async function runSteps<T>(sql: Sql, steps: StoreSteps<T>): Promise<T> {
   let step = steps.next();
   while (!step.done) step = steps.next(await sql.all(...step.value));
   return step.value;
+}
+
+/** Runs the steps of a write. A refusal rolls it back. */
+export async function writeSteps<T>(sql: Sql, steps: StoreSteps<Outcome<T>>): Promise<T> {
+  const outcome = await runSteps(sql, steps);
+  if (!outcome.ok) throw new RefusedWrite(outcome);
+  return outcome.output;
 }
 
 export const serverNow = async (sql: Sql): Promise<number> =>

@@ -1,26 +1,13 @@
 // Runs the rules of schedules on a server, with the time of the server.
-import { type Outcome, ok } from '@kernmantle/core/base';
-import {
-  type Fleet,
-  type ScheduleSteps,
-  type Schedules,
-  scheduleRules,
-} from '@kernmantle/core/store';
+import { ok } from '@kernmantle/core/base';
+import { type Fleet, type Schedules, scheduleRules } from '@kernmantle/core/store';
 import type { Sql } from './connection.ts';
-import { RefusedWrite } from './errors.ts';
 import type { ServerRegistry } from './registry.ts';
 import { auditRowsOf } from './rows.ts';
-import { runSteps, serverNow } from './run-steps.ts';
+import { runSteps, serverNow, writeSteps } from './run-steps.ts';
 import { cacheLeases, notifyChildren, prepareThread } from './threads.ts';
 
 const ACCOUNT = ['b.account::text', 'LEFT JOIN budgets b ON b.thread = f.thread'] as const;
-
-/** Runs a step of a write. A refusal rolls it back. */
-async function must<T>(sql: Sql, steps: ScheduleSteps<Outcome<T>>): Promise<T> {
-  const outcome = await runSteps(sql, steps);
-  if (!outcome.ok) throw new RefusedWrite(outcome);
-  return outcome.output;
-}
 
 export function serverSchedules(registry: ServerRegistry, fleet: Fleet): Schedules {
   const { database, random, clock } = registry;
@@ -32,7 +19,7 @@ export function serverSchedules(registry: ServerRegistry, fleet: Fleet): Schedul
       const stamp = newStamp();
       return database.write(
         async (sql) => {
-          await must(sql, scheduleRules.add(schedule, stamp));
+          await writeSteps(sql, scheduleRules.add(schedule, stamp));
           await audited(sql, [audit]);
           return null;
         },
@@ -53,9 +40,9 @@ export function serverSchedules(registry: ServerRegistry, fleet: Fleet): Schedul
       const sentAt = clock.monotonic();
       const result = await database.write(
         async (sql) => {
-          await must(sql, scheduleRules.check(change));
+          await writeSteps(sql, scheduleRules.check(change));
           const created = await create?.output.insert(sql);
-          await must(sql, scheduleRules.write(change, stamp, await serverNow(sql)));
+          await writeSteps(sql, scheduleRules.write(change, stamp, await serverNow(sql)));
           if (audit) await audited(sql, [audit]);
           return created ?? none;
         },

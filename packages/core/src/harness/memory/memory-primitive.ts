@@ -9,68 +9,30 @@ import {
   type ResultFacts,
   removeLabels,
 } from '../../flow/index.ts';
-import { createSearchIndex, isFormOf, wordsOf } from '../../items/index.ts';
 import type { PrimitiveCall, PrimitiveResult } from '../../kernel/index.ts';
 import {
   type Answer,
   MEMORY_BOUNDS,
   MEMORY_SCOPES,
-  type Memories,
-  type MemoryPlace,
   type MemoryRow,
   type MemoryScope,
   memoryHash,
   type NewMemory,
   noMemory,
   scopeOfMemory,
-  type ThreadRow,
 } from '../../store/index.ts';
-import { grantsAllow } from '../../trust/index.ts';
 import { saidIn } from '../rights/mentioned-values.ts';
-import { declaredRights } from '../rights/thread-token.ts';
 import { packMarks } from '../thread/conversation.ts';
-import type { HarnessPorts, LiveThreads, Prepared, Thread } from '../thread/thread.ts';
+import { checkScope, openMemory } from '../thread/open-memory.ts';
+import type { LiveThreads, Thread } from '../thread/thread.ts';
+import { rankMemories } from './rank-memories.ts';
 
-type MemoryAction = 'read' | 'write';
-type Answered = Promise<Outcome<PrimitiveResult>>;
 type MemoryWriter = Pick<Thread, 'ports' | 'place' | 'talk' | 'journal'>;
-type MemoryCommand = (call: PrimitiveCall, thread: MemoryWriter) => Answered;
+type MemoryCommand = (call: PrimitiveCall, thread: MemoryWriter) => Answer<PrimitiveResult>;
 
 const MAX_FOUND = 20;
 const MAX_SUBJECT = 100;
 const DAY_MS = 24 * 60 * 60 * 1000;
-
-/** Checks the rights for a scope. Rows of other projects need `memory.user` in addition. */
-function checkScope(
-  verify: PrimitiveCall['verify'],
-  action: MemoryAction,
-  scope: MemoryScope,
-): Outcome<null> {
-  const right = verify({ capability: `memory.${action}`, scope: { id: scope } });
-  return right.ok && scope === 'user' ? verify({ capability: 'memory.user' }) : right;
-}
-
-type RowOwner = Pick<ThreadRow, 'tenant' | 'project'>;
-
-/** The store with the rows of one scope, and their place. */
-interface OpenMemory {
-  readonly store: Memories;
-  readonly place: MemoryPlace;
-}
-
-/** Rows of the scope `user` are in a file of the user, or in the server that machines share. */
-async function openMemory(
-  ports: HarnessPorts,
-  { tenant = '', project }: RowOwner,
-  scope: MemoryScope,
-  directive: string,
-): Answer<OpenMemory> {
-  const owner = scope === 'directive' ? directive : '';
-  const place = { tenant, project: scope === 'user' ? '' : project, scope, owner };
-  const isOfUser = scope === 'user' && ports.store.fleet === undefined;
-  const store = (isOfUser && (await ports.userMemory?.())) || ok(ports.store);
-  return store.ok ? ok({ store: store.output, place }) : store;
-}
 
 /** The row of the thread names the project and the tenant, whatever process runs the thread. */
 async function memoryOf({ ports, place: { id, item } }: MemoryWriter, scope: MemoryScope) {
@@ -117,7 +79,7 @@ const isSaid = ({ talk, place }: MemoryWriter, text: string): boolean =>
   place.chain.length === 1 &&
   talk.conversation.trusted().said.some((words) => saidIn(words, false).has(text.trim()));
 
-const write: MemoryCommand = async (call, thread) => {
+const writeMemory: MemoryCommand = async (call, thread) => {
   const { parameters, verify, given } = call;
   const scope = scopeIn(parameters) ?? 'project';
   const right = checkScope(verify, 'write', scope);
@@ -151,7 +113,7 @@ const write: MemoryCommand = async (call, thread) => {
   return written.ok ? ok({ output: { id: written.output.id, scope } }) : written;
 };
 
-const forget: MemoryCommand = async ({ parameters, verify }, thread) => {
+const forgetMemory: MemoryCommand = async ({ parameters, verify }, thread) => {
   const id = plainText(parameters.id);
   const scope = scopeOfMemory(id);
   if (!scope) return noMemory(id);
@@ -168,26 +130,13 @@ const forget: MemoryCommand = async ({ parameters, verify }, thread) => {
   return gone.ok ? ok({ output: { id, forgotten: true } }) : gone;
 };
 
-/** Returns the rows that match the query, the best first. Without words all rows match, the newest first. */
-export function rankMemories(rows: readonly MemoryRow[], query: string): MemoryRow[] {
-  const words = wordsOf(query);
-  // Only words of the query are indexed, because the index serves one query.
-  const index = createSearchIndex(isFormOf(words));
-  for (const { subject, text } of rows) {
-    index.add({ name: subject, description: '', tags: '', body: text });
-  }
-  const { documents, score } = index.match(words);
-  const at = (document: number): number => score[document] ?? 0;
-  return documents.toSorted((a, b) => at(b) - at(a) || a - b).flatMap((one) => rows[one] ?? []);
-}
-
 /** Fields of a search that vouch for nothing. Strangers' rows are untrusted besides. */
 const FACTS: ResultFacts = {
   free_text: ['from strangers'],
   unvouched: ['from strangers', 'notes', 'subject', 'id', 'scope', 'written'],
 };
 
-const search: MemoryCommand = async ({ parameters, verify }, thread) => {
+const searchMemory: MemoryCommand = async ({ parameters, verify }, thread) => {
   const wanted = scopeIn(parameters);
   const rows: MemoryRow[] = [];
   const scopes = wanted ? ([wanted] as const) : MEMORY_SCOPES;
@@ -203,11 +152,11 @@ const search: MemoryCommand = async ({ parameters, verify }, thread) => {
   }
   const { limit = MAX_FOUND } = parameters;
   const count = Math.min(MAX_FOUND, Math.max(1, Number(limit)));
-  return ok(answerOf(rankMemories(rows, plainText(parameters.query ?? '')), count));
+  return ok(searchResult(rankMemories(rows, plainText(parameters.query ?? '')), count));
 };
 
 /** Returns the best rows by their standing. Rows of strangers never displace others. */
-function answerOf(ranked: readonly MemoryRow[], count: number): PrimitiveResult {
+function searchResult(ranked: readonly MemoryRow[], count: number): PrimitiveResult {
   const judged = ranked.map((row) => ({
     row,
     ...judgeMemory(row.marks, row.endorsed_by, memoryHash(row)),
@@ -215,13 +164,15 @@ function answerOf(ranked: readonly MemoryRow[], count: number): PrimitiveResult 
   const foreign = judged.filter(({ standing }) => standing === 'stranger');
   const own = judged.filter(({ standing }) => standing !== 'stranger').slice(0, count);
   const best = [...own, ...foreign.slice(0, count - own.length)];
-  const list = (of: string) =>
-    best.flatMap(({ row, standing }) => (standing === of ? [rowOf(row, of === 'stranger')] : []));
-  const strangers = list('stranger');
+  const rowsWith = (of: string) =>
+    best.flatMap(({ row, standing }) =>
+      standing === of ? [shownMemory(row, of === 'stranger')] : [],
+    );
+  const strangers = rowsWith('stranger');
   return {
     output: {
-      confirmed: list('confirmed'),
-      notes: list('note'),
+      confirmed: rowsWith('confirmed'),
+      notes: rowsWith('note'),
       ...(strangers.length > 0 && { 'from strangers': strangers }),
     },
     // `untrusted` is on the rows of strangers, by the facts. All other marks are on the whole answer.
@@ -230,7 +181,7 @@ function answerOf(ranked: readonly MemoryRow[], count: number): PrimitiveResult 
   };
 }
 
-function rowOf(
+function shownMemory(
   { id, scope, text, subject, created, thread, marks }: MemoryRow,
   isForeign: boolean,
 ): JsonObject {
@@ -244,10 +195,14 @@ function rowOf(
   };
 }
 
-const COMMANDS: Readonly<Record<string, MemoryCommand>> = { write, search, forget };
+const COMMANDS: Readonly<Record<string, MemoryCommand>> = {
+  write: writeMemory,
+  search: searchMemory,
+  forget: forgetMemory,
+};
 
 /** INVARIANT: a call never counts as a call of a thread without that thread's token. The id proves nothing. */
-export async function runMemory(live: LiveThreads, call: PrimitiveCall): Answered {
+export async function runMemory(live: LiveThreads, call: PrimitiveCall): Answer<PrimitiveResult> {
   const { from, tool, config } = call;
   const running = from?.__auth === undefined ? undefined : live.get(from.__thread_id ?? '');
   const command = COMMANDS[plainText(config.function ?? '')];
@@ -255,30 +210,3 @@ export async function runMemory(live: LiveThreads, call: PrimitiveCall): Answere
   const message = `\`${tool.id}\` needs a thread; call it in a directive, or use \`km memory\``;
   return fail('permission_denied', message, { missing: '' });
 }
-
-/** Tells a model how many rows it can search. No text of a row enters a prompt by itself. */
-export async function memoryNote(
-  ports: HarnessPorts,
-  { directive, item }: Pick<Prepared, 'directive' | 'item'>,
-  parent: Pick<Thread, 'place'> | undefined,
-): Promise<JsonObject> {
-  const identity = ports.identity?.() ?? ok<RowOwner>({ project: ports.project });
-  const above = parent && (await ports.store.thread(parent.place.id));
-  if (!identity.ok || above?.ok === false) return {};
-  // A child has the tenant of its parent.
-  const { tenant } = above?.output ?? identity.output;
-  const of = { project: identity.output.project, ...(tenant !== undefined && { tenant }) };
-  const rights = declaredRights(ports, directive);
-  const { catalog } = ports.library.capabilities();
-  const verify: PrimitiveCall['verify'] = (need) =>
-    rights.ok && grantsAllow(rights.output.grants, need, catalog) ? ok(null) : NOT_DECLARED;
-  const counts: JsonObject = {};
-  for (const scope of MEMORY_SCOPES) {
-    if (!checkScope(verify, 'read', scope).ok) continue;
-    const memory = await openMemory(ports, of, scope, item.id);
-    const rows = memory.ok ? await memory.output.store.memories(memory.output.place) : undefined;
-    if (rows?.ok) counts[scope] = rows.output.length;
-  }
-  return Object.keys(counts).length === 0 ? {} : { memory_rows: counts };
-}
-const NOT_DECLARED = fail('permission_denied', 'the directive does not declare this right');

@@ -19,8 +19,8 @@ import {
 } from '../../flow/index.ts';
 import type { JournalEvent, Opening } from '../../journal/index.ts';
 import { type Caller, readyForm, type ToolSignature } from '../../kernel/index.ts';
-import { memoryNote } from '../memory/memory-primitive.ts';
 import { FROM_USER, packGiven, packMarks } from './conversation.ts';
+import { memoryNote } from './open-memory.ts';
 import { describedTools, permittedTools } from './permitted-tools.ts';
 import { injection, toolReferences } from './prompt.ts';
 import type { HarnessPorts, Prepared, Thread } from './thread.ts';

@@ -70,6 +70,11 @@ interface PresentSchedule {
   readonly recent: readonly FireRow[];
 }
 
+export function verifyRow(host: ScheduleHost, row: ScheduleRow): Outcome<SignedSchedule> {
+  const id = host.id();
+  return id.ok ? verifySchedule(row, id.output, host.trust) : id;
+}
+
 /** Verifies a row and reads its present state. */
 async function readPresent(
   host: ScheduleHost,
@@ -77,8 +82,7 @@ async function readPresent(
   now: number,
 ): Promise<Outcome<PresentSchedule>> {
   const { store } = host.threads;
-  const id = host.id();
-  const signed = id.ok ? verifySchedule(row, id.output, host.trust) : id;
+  const signed = verifyRow(host, row);
   if (!signed.ok) return signed;
   const cron = readCron(signed.output.cron, signed.output.tz);
   if (!cron.ok) return cron;
@@ -151,21 +155,29 @@ export async function fireNow(
 
 type TellNews = (news: ScheduleNews) => void;
 
+function notifyMissed(
+  { threads }: ScheduleHost,
+  about: { schedule: string; directive: string; code: string },
+  fires: readonly NewFire[],
+): void {
+  const missed = fires.filter(({ outcome }) => outcome === 'missed').length;
+  if (missed > 0) threads.notify({ ...about, event: 'schedule_missed', status: `${missed}` });
+}
+
 /** Records ticks that start no run, tells people, and pauses the schedule after too many refusals. */
 async function recordTicks(
-  { threads }: ScheduleHost,
+  host: ScheduleHost,
   row: ScheduleRow,
-  change: Omit<ScheduleChange, 'row' | 'thread'>,
-  {
-    directive,
-    refused,
-    tell,
-  }: { directive: string; refused?: Failure | undefined; tell: TellNews },
+  change: Pick<ScheduleChange, 'set' | 'fires'>,
+  directive: string,
+  tell: TellNews,
+  refused?: Failure,
 ): Promise<Outcome<null>> {
   const count = refused ? row.refused + 1 : row.refused;
   const code = refused?.error.code ?? '';
   const paused = refused && count >= MAX_REFUSALS ? `refused ${count} times: ${code}` : null;
   const set = { ...change.set, refused: count, ...(paused !== null && { paused }) };
+  const { threads } = host;
   const written = await threads.store.fire({ ...change, row, set });
   if (!written.ok) return written;
   const { name: schedule } = row;
@@ -173,9 +185,8 @@ async function recordTicks(
   for (const { outcome, reason } of fires.slice(-MAX_REFUSALS)) {
     tell({ schedule, outcome, thread: '', reason });
   }
-  const missed = fires.filter(({ outcome }) => outcome === 'missed').length;
   const about = { schedule, directive, code };
-  if (missed > 0) threads.notify({ ...about, event: 'schedule_missed', status: `${missed}` });
+  notifyMissed(host, about, fires);
   if (refused) threads.notify({ ...about, event: 'schedule_refused', status: 'refused' });
   if (paused === null) return ok(null);
   threads.notify({ ...about, event: 'schedule_paused', status: 'paused' });
@@ -183,7 +194,7 @@ async function recordTicks(
   return ok(null);
 }
 
-const refusal = (tick: number, { error: { code, detail } }: Failure): NewFire => ({
+const refusedFire = (tick: number, { error: { code, detail } }: Failure): NewFire => ({
   tick,
   outcome: code === 'spend_exceeded' && detail.limit === 'spend_per_day' ? 'budget' : 'refused',
   reason: `${code}: ${detail.message}`,
@@ -200,8 +211,8 @@ async function fireOne(
   if (!present.ok) {
     if (PASSING.test(present.error.code)) return present;
     const set = { next: now + AGAIN_MS, last: row.next, outcome: 'refused', waiting: null };
-    const change = { set, fires: [refusal(row.next, present)] };
-    return await recordTicks(host, row, change, { directive: '', refused: present, tell });
+    const change = { set, fires: [refusedFire(row.next, present)] };
+    return await recordTicks(host, row, change, '', tell, present);
   }
   const { signed, cron, open, recent } = present.output;
   const { directive, overlap } = signed;
@@ -214,9 +225,9 @@ async function fireOne(
   const outcome = tick === undefined ? (fires.at(-1)?.outcome ?? row.outcome) : 'started';
   const set = { next, waiting, last, outcome, open: JSON.stringify(open) };
   if (tick === undefined) {
-    const isNews = fires.length > 0 || next !== row.next;
-    const written = isNews
-      ? await recordTicks(host, row, { set, fires }, { directive, tell })
+    const hasNews = fires.length > 0 || next !== row.next;
+    const written = hasNews
+      ? await recordTicks(host, row, { set, fires }, directive, tell)
       : ok(null);
     if (!written.ok || waiting === null || overlap !== 'stop') return written;
     return await stopRuns(host, present.output);
@@ -224,22 +235,16 @@ async function fireOne(
   const fire = { tick, outcome: 'started', reason: '' } as const;
   const started = await startRun(host, present.output, fire, { set, fires });
   if (started.ok) {
-    const others = fires.filter((one) => one.outcome === 'missed').length;
-    const status = `${others}`;
-    const about = { schedule: row.name, directive, code: '' };
-    if (others > 0) host.threads.notify({ ...about, event: 'schedule_missed', status });
+    notifyMissed(host, { schedule: row.name, directive, code: '' }, fires);
     tell({ schedule: row.name, outcome: 'started', thread: started.output, reason: '' });
     return ok(null);
   }
   if (PASSING.test(started.error.code)) return started;
-  const refused = refusal(tick, started);
+  const refused = refusedFire(tick, started);
   const change = { set: { ...set, outcome: refused.outcome }, fires: [...fires, refused] };
-  const isRefusal = refused.outcome === 'refused';
-  return await recordTicks(host, row, change, {
-    directive,
-    tell,
-    refused: isRefusal ? started : undefined,
-  });
+  // A budget that is used up is no fault of the schedule.
+  const failure = refused.outcome === 'refused' ? started : undefined;
+  return await recordTicks(host, row, change, directive, tell, failure);
 }
 
 /** Terminates earlier runs, each once. The waiting tick starts when they have ended. */

@@ -9,14 +9,16 @@ import { ownKey } from '../open-project.ts';
 import { projectId } from '../project-identity.ts';
 import type { Runtime } from '../runtime.ts';
 import { type Actor, personAuditRow } from '../thread-signals.ts';
-import { clockChanges, readCron, readZone } from './cron.ts';
-import { fireDue, fireNow, runsOfDay, type ScheduleHost, type ScheduleNews } from './fire-due.ts';
+import { clockChanges, readCron, readZone, type Ticks } from './cron.ts';
 import {
-  type ScheduleSettings,
-  type SignedSchedule,
-  signSchedule,
-  verifySchedule,
-} from './signed-schedule.ts';
+  fireDue,
+  fireNow,
+  runsOfDay,
+  type ScheduleHost,
+  type ScheduleNews,
+  verifyRow,
+} from './fire-due.ts';
+import { type ScheduleSettings, type SignedSchedule, signSchedule } from './signed-schedule.ts';
 
 export interface ScheduleRequest
   extends Pick<ScheduleSettings, 'directive' | 'cron'>,
@@ -56,7 +58,9 @@ const modeProblem = (option: string, value: string, modes: readonly string[]) =>
     : fail('usage', `\`${option}\` must be ${modes.join(' or ')}, not \`${value}\``);
 
 /** Fills in defaults. Fails with `usage` for an invalid name, pattern, zone or amount. */
-function settingsOf(request: ScheduleRequest): Outcome<ScheduleSettings> {
+function readRequest(
+  request: ScheduleRequest,
+): Outcome<{ settings: ScheduleSettings; ticks: Ticks }> {
   const { name, cron, directive, inputs = {}, model, limits, spend_per_day, ...rest } = request;
   const { missed = 'once', grace_ms = DAY_MS, overlap = 'skip' } = rest;
   if (!NAME.test(name)) {
@@ -76,20 +80,10 @@ function settingsOf(request: ScheduleRequest): Outcome<ScheduleSettings> {
   if (!(grace_ms >= 0 && grace_ms <= MAX_GRACE_MS)) {
     return fail('usage', 'the grace must be from 0 to 366 days');
   }
-  return ok(
-    compact<ScheduleSettings>({
-      directive,
-      inputs,
-      cron,
-      tz: tz.output,
-      missed,
-      grace_ms,
-      overlap,
-      spend_per_day,
-      model,
-      limits,
-    }),
-  );
+  const optional = { spend_per_day, model, limits };
+  const run = { directive, inputs, cron, tz: tz.output };
+  const settings = compact<ScheduleSettings>({ ...run, missed, grace_ms, overlap, ...optional });
+  return ok({ settings, ticks: ticks.output });
 }
 
 /** Returns the settings without the facts about the row and its signature. */
@@ -129,8 +123,7 @@ export async function openSchedules(runtime: Runtime) {
   }
 
   async function showRow(row: ScheduleRow, now: number): Promise<Outcome<ShownSchedule>> {
-    const id = host.id();
-    const signed = id.ok ? verifySchedule(row, id.output, host.trust) : id;
+    const signed = verifyRow(host, row);
     const settings = signed.ok ? signed.output : undefined;
     const fires = await store.fires(row.id, { since: now - 2 * DAY_MS });
     if (!fires.ok) return fires;
@@ -175,9 +168,10 @@ export async function openSchedules(runtime: Runtime) {
       request: ScheduleRequest,
       by: Actor,
     ): Promise<Outcome<{ schedule: ShownSchedule; notes: string[] }>> {
-      const settings = settingsOf(request);
-      if (!settings.ok) return settings;
-      const { directive, inputs, model, limits, cron, tz } = settings.output;
+      const accepted = readRequest(request);
+      if (!accepted.ok) return accepted;
+      const { settings, ticks } = accepted.output;
+      const { directive, inputs, model, limits, cron, tz } = settings;
       const { name } = request;
       const starter = { who: by.who, surface: 'schedule' };
       const run = compact({ directive, inputs, model, limits, by: starter });
@@ -186,24 +180,14 @@ export async function openSchedules(runtime: Runtime) {
       if (!key.ok) return key;
       const projectFile = giveProjectId(join(runtime.project, '.ai'), systemRandom);
       if (!projectFile.ok) return projectFile;
-      const ticks = readCron(cron, tz);
-      if (!ticks.ok) return ticks;
       const page = await store.schedules({ project, tenant, name });
       if (!page.ok) return page;
       const { now } = page.output;
       const id = `sch_${Buffer.from(systemRandom(9)).toString('hex')}`;
       const fixed = { id, tenant, name };
-      const signed = signSchedule(
-        {
-          ...settings.output,
-          ...fixed,
-          project: projectFile.output.id,
-          by: by.who,
-          created: isoTime(now),
-        },
-        key.output,
-      );
-      const next = ticks.output.after(now) ?? now;
+      const facts = { project: projectFile.output.id, by: by.who, created: isoTime(now) };
+      const signed = signSchedule({ ...settings, ...fixed, ...facts }, key.output);
+      const next = ticks.after(now) ?? now;
       const audit = personAuditRow(by, 'schedule add', name, `${directive} ${cron} ${tz}`);
       const added = await store.addSchedule({ ...fixed, ...signed, project, next }, audit);
       const found = added.ok ? await findSchedule(name) : added;
@@ -242,8 +226,7 @@ export async function openSchedules(runtime: Runtime) {
       changeRow(name, 'pause', by, () => ok({ set: { paused: `by ${by.who}`, waiting: null } })),
     resume: (name: string, by: Actor) =>
       changeRow(name, 'resume', by, (row, now) => {
-        const id = host.id();
-        const signed = id.ok ? verifySchedule(row, id.output, host.trust) : id;
+        const signed = verifyRow(host, row);
         const ticks = signed.ok ? readCron(signed.output.cron, signed.output.tz) : signed;
         if (!ticks.ok) return ticks;
         const next = ticks.output.after(Math.max(now, row.last ?? 0)) ?? row.next;

@@ -10,7 +10,7 @@ import {
   sizeOf,
   withdrawRefusal,
 } from '../encode.ts';
-import type { Memories } from '../memory.ts';
+import { type Memories, memoryRules } from '../memory.ts';
 import type {
   Answer,
   Approvals,
@@ -48,9 +48,9 @@ import {
   renewLeases,
   takeThreads,
 } from './leases.ts';
-import { changeMemory, listMemories } from './memories.ts';
 import { prune } from './prune.ts';
 import { findArtifact, hashArtifact, putArtifact, readAudit, readSecrets } from './records.ts';
+import { runSteps } from './run-steps.ts';
 import { sendSignal, signalsAfter } from './signals.ts';
 import {
   countEvents,
@@ -338,7 +338,9 @@ export function recordsPort(parts: Parts): Records {
 
 export function memoriesPort({ connection, clock, read, write }: Parts): Memories {
   return {
-    memories: (filter) => read(() => ok(listMemories(connection, filter, clock.now()))),
-    changeMemory: (change) => write(() => changeMemory(connection, change, clock.now())),
+    memories: (filter) =>
+      read(() => ok(runSteps(connection, memoryRules.find(filter, clock.now())))),
+    changeMemory: (change) =>
+      write(() => runSteps(connection, memoryRules.change(change, clock.now()))),
   };
 }

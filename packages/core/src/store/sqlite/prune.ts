@@ -2,7 +2,7 @@
 // audit rows always stay, because they are evidence, and an id with a budget is never used again. The steps
 // are small, so that other writers wait only a short time.
 import { type Outcome, ok } from '../../base/index.ts';
-import { MEMORY_SQL } from '../memory.ts';
+import { memoryRules } from '../memory.ts';
 import type { Answer, PruneOptions } from '../port.ts';
 import { scheduleRules } from '../schedules.ts';
 import type { Connection } from './file/connection.ts';
@@ -72,26 +72,19 @@ export async function prune(
   const { before, keepFailed = false, trees = -1, project = null } = options;
   const failed = keepFailed ? 1 : 0;
   let roots: string[];
-  let hasExpired: boolean;
   try {
-    hasExpired = connection.get(MEMORY_SQL.expired, clock.now()) !== undefined;
     const rows = connection.all<{ root: string }>(FIND, before, failed, trees, project);
     roots = rows.map(({ root }) => root);
   } catch (error) {
     return connection.fault(error);
   }
-  if (hasExpired) {
-    const forgotten = await group.write(() => {
-      connection.run(MEMORY_SQL.prune, clock.now());
-      return ok(null);
-    });
-    if (!forgotten.ok) return forgotten;
-  }
   const removed: string[] = [];
-  const fires = await group.write(() =>
-    ok(runSteps(connection, scheduleRules.prune(before, project, clock.now()))),
-  );
-  if (!fires.ok) return fires;
+  const others = await group.write(() => {
+    runSteps(connection, memoryRules.prune(clock.now()));
+    runSteps(connection, scheduleRules.prune(before, project, clock.now()));
+    return ok(null);
+  });
+  if (!others.ok) return others;
   for (let at = 0; at < roots.length; at += TREES_A_STEP) {
     const step = roots.slice(at, at + TREES_A_STEP);
     const result = await group.write((): Outcome<string[]> => {

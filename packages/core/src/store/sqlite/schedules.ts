@@ -1,7 +1,8 @@
 // Runs the rules of schedules on a SQLite file.
 import { type Outcome, ok } from '../../base/index.ts';
 import type { LeasedThread, Schedules } from '../port.ts';
-import { type ScheduleSteps, scheduleRules } from '../schedules.ts';
+import { scheduleRules } from '../schedules.ts';
+import type { StoreSteps } from '../steps.ts';
 import { writeAudit } from './commit.ts';
 import { type Parts, prepareThread } from './ports.ts';
 import { runSteps } from './run-steps.ts';
@@ -15,7 +16,7 @@ const SERVERS = "SELECT name, value FROM about WHERE name LIKE 'serves:%'";
 
 export function schedulesPort(parts: Parts): Schedules {
   const { connection, clock, isGone } = parts;
-  const run = <T>(steps: ScheduleSteps<T>): T => runSteps(connection, steps);
+  const runRule = <T>(steps: StoreSteps<T>): T => runSteps(connection, steps);
   const newStamp = () => Buffer.from(parts.random(8)).toString('hex');
   const servers = () => connection.all<{ name: string; value: string }>(SERVERS);
   return {
@@ -23,14 +24,14 @@ export function schedulesPort(parts: Parts): Schedules {
       const stamp = newStamp();
       return parts.write(
         () => {
-          const added = run(scheduleRules.add(schedule, stamp));
+          const added = runRule(scheduleRules.add(schedule, stamp));
           if (added.ok) writeAudit(connection, [audit], clock.now());
           return added;
         },
-        { wasWritten: () => run(scheduleRules.wasWritten(schedule.id, stamp)) },
+        { wasWritten: () => runRule(scheduleRules.wasWritten(schedule.id, stamp)) },
       );
     },
-    schedules: (filter) => parts.read(() => ok(run(scheduleRules.find(filter, clock.now())))),
+    schedules: (filter) => parts.read(() => ok(runRule(scheduleRules.find(filter, clock.now())))),
     fire(change) {
       const { row, thread, audit } = change;
       const stamp = newStamp();
@@ -38,22 +39,22 @@ export function schedulesPort(parts: Parts): Schedules {
       if (create?.ok === false) return Promise.resolve(create);
       return parts.write(
         (): Outcome<{ leased?: LeasedThread }> => {
-          const check = run(scheduleRules.check(change));
+          const check = runRule(scheduleRules.check(change));
           if (!check.ok) return check;
           const created = create?.output.insert();
           if (created?.ok === false) return created;
-          const written = run(scheduleRules.write(change, stamp, clock.now()));
+          const written = runRule(scheduleRules.write(change, stamp, clock.now()));
           // The row was compared in this transaction.
           if (!written.ok) throw new Error(written.error.detail.message);
           if (audit) writeAudit(connection, [audit], clock.now());
           return ok(created ? { leased: created.output } : {});
         },
-        { wasWritten: () => run(scheduleRules.wasWritten(row.id, stamp)) },
+        { wasWritten: () => runRule(scheduleRules.wasWritten(row.id, stamp)) },
       );
     },
     fires: (schedule, range) =>
-      parts.read(() => ok(run(scheduleRules.fires(schedule, range, ACCOUNT)))),
-    scheduleOf: (thread) => parts.read(() => ok(run(scheduleRules.scheduleOf(thread)))),
+      parts.read(() => ok(runRule(scheduleRules.fires(schedule, range, ACCOUNT)))),
+    scheduleOf: (thread) => parts.read(() => ok(runRule(scheduleRules.scheduleOf(thread)))),
     serve: (owner) =>
       parts.write(() => {
         for (const { name, value } of servers()) {
