@@ -18,7 +18,7 @@ import {
   stage,
 } from '@kernmantle/test-support/thread-project';
 import { expect, onTestFinished, test } from 'vitest';
-import type { Json, JsonObject } from '../../src/base/index.ts';
+import { type Json, type JsonObject, plainText } from '../../src/base/index.ts';
 import { makeValue } from '../../src/flow/index.ts';
 import type { Attachment } from '../../src/harness/index.ts';
 import type { ScriptedRequest } from '../../src/llm/index.ts';
@@ -215,7 +215,7 @@ test('a tool of a program returns a file; a blind model is told its artifact, an
   expect(imagesIn(lastBody(made))).toBe(0);
   const [result] = (lastBody(made).messages as JsonObject[]).at(-1)?.content as JsonObject[];
   const [told, note] = (result?.content as JsonObject[]).map(({ text }) =>
-    JSON.parse(String(text)),
+    JSON.parse(plainText(text)),
   );
   const file = { artifact: expect.stringMatching(/^sha256:[0-9a-f]{64}$/), mime: 'image/png' };
   expect(told).toMatchObject({ content: { ...file, bytes: PNG.length } });
@@ -391,8 +391,7 @@ test('in a plan a file is a variable, and the planner never sees it', async () =
 
 test('the command line takes files, and a bad one is exit 2', async () => {
   const made = await stage(LOOK, () => ({ text: 'seen' }));
-  const km = (...words: string[]) =>
-    runCommand(words, made.fixture.root, made.fixture.env as Record<string, string>);
+  const km = (...words: string[]) => runCommand(words, made.fixture.root, made.fixture.env);
   writeFileSync(join(made.fixture.root, 'a.png'), PNG);
   const a = join(made.fixture.root, 'a.png');
   expect(await km('run', 'look', '--attach', a)).toMatchObject({ code: 0 });
