@@ -87,7 +87,7 @@ export async function compareTurns(
   for (const [at, event] of history.entries()) {
     const { type, data, turn } = event;
     const reply = type === 'turn_start' && turn >= from && turn <= to && replyOf(history, at);
-    if (reply && !reply.data.injected) {
+    if (reply) {
       const result = await askTurn(asking, between);
       if ('ending' in result) return { ...result.ending, outputs: report() };
       const [recorded, answered] = [callsIn(reply.data.content), callsIn(result.reply.content)];
