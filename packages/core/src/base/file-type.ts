@@ -3,7 +3,7 @@
 import { isUtf8 } from 'node:buffer';
 
 /** Type of a file by its bytes. `problem`: why the file cannot be used, although its type is known. */
-export interface FileType {
+interface FileType {
   /** `text/plain` for UTF-8 text without a better name, `application/octet-stream` for unknown bytes. */
   readonly mime: string;
   readonly width?: number;

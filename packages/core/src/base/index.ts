@@ -1,5 +1,5 @@
 export { type Diagnostic, formatDiagnostic, hasErrors, type Severity } from './diagnostic.ts';
-export { type FileType, fileType } from './file-type.ts';
+export { fileType } from './file-type.ts';
 export { globProblem, literalPrefix, matchGlob } from './glob.ts';
 export {
   asJson,

@@ -61,6 +61,8 @@ const OWN_CODES: ReadonlySet<string> = new Set<string>([
   'items_differ',
   'usage',
   'unavailable',
+  'length_required',
+  'request_too_large',
   'store_exists',
   'drivers_missing',
   'script_unavailable',

@@ -18,7 +18,7 @@ import {
   stage,
 } from '@kernmantle/test-support/thread-project';
 import { expect, onTestFinished, test } from 'vitest';
-import type { Json, JsonObject } from '../../src/base/index.ts';
+import { isObject, type Json, type JsonObject, plainText } from '../../src/base/index.ts';
 import { makeValue } from '../../src/flow/index.ts';
 import type { Attachment } from '../../src/harness/index.ts';
 import type { ScriptedRequest } from '../../src/llm/index.ts';
@@ -31,6 +31,9 @@ type Look = Parameters<typeof directiveText>[1];
 const look = (parts: Look) => ({
   '.ai/directives/look.md': directiveText('look', { permissions: READ, ...parts }),
 });
+
+const listIn = (value: Json | undefined): JsonObject[] =>
+  Array.isArray(value) ? value.filter(isObject) : [];
 
 const start = (made: Stage, attach: readonly Attachment[], more: JsonObject = {}) =>
   made.threads.run({ directive: 'look', attach, ...more });
@@ -51,7 +54,7 @@ test('an image and a PDF reach the model in front of the message, and the journa
   const pdf: Attachment = { data: PDF, name: 'report.pdf', trusted: true };
   const { thread_id: id } = await runWith(made, [PHOTO, pdf], { message: 'what is this?' });
   const [first] = (lastBody(made).messages as JsonObject[]).slice(-1);
-  const content = (first?.content as JsonObject[]).slice(1);
+  const content = listIn(first?.content).slice(1);
   expect(content).toMatchObject([
     { type: 'text', text: 'file "photo.png":' },
     { type: 'image', source: { media_type: 'image/png', data: PNG.toString('base64') } },
@@ -185,7 +188,7 @@ test('an image that a tool reads is shown beside its result, and replays without
     },
     files: [{ type: 'file', mime: 'image/png', name: 'a.png' }],
   });
-  const [sent] = (lastBody(made).messages as JsonObject[]).at(-1)?.content as JsonObject[];
+  const [sent] = listIn((lastBody(made).messages as JsonObject[]).at(-1)?.content);
   expect(sent).toMatchObject({
     type: 'tool_result',
     content: [{ type: 'text' }, { type: 'image', source: { data: PNG.toString('base64') } }],
@@ -213,10 +216,8 @@ test('a tool of a program returns a file; a blind model is told its artifact, an
   const { thread_id: id, status } = await run(made, 'look');
   expect(status).toBe('completed');
   expect(imagesIn(lastBody(made))).toBe(0);
-  const [result] = (lastBody(made).messages as JsonObject[]).at(-1)?.content as JsonObject[];
-  const [told, note] = (result?.content as JsonObject[]).map(({ text }) =>
-    JSON.parse(String(text)),
-  );
+  const [result] = listIn((lastBody(made).messages as JsonObject[]).at(-1)?.content);
+  const [told, note] = listIn(result?.content).map(({ text }) => JSON.parse(plainText(text)));
   const file = { artifact: expect.stringMatching(/^sha256:[0-9a-f]{64}$/), mime: 'image/png' };
   expect(told).toMatchObject({ content: { ...file, bytes: PNG.length } });
   expect(note).toMatchObject({ ...file, message: expect.stringContaining('does not accept') });
@@ -391,8 +392,7 @@ test('in a plan a file is a variable, and the planner never sees it', async () =
 
 test('the command line takes files, and a bad one is exit 2', async () => {
   const made = await stage(LOOK, () => ({ text: 'seen' }));
-  const km = (...words: string[]) =>
-    runCommand(words, made.fixture.root, made.fixture.env as Record<string, string>);
+  const km = (...words: string[]) => runCommand(words, made.fixture.root, made.fixture.env);
   writeFileSync(join(made.fixture.root, 'a.png'), PNG);
   const a = join(made.fixture.root, 'a.png');
   expect(await km('run', 'look', '--attach', a)).toMatchObject({ code: 0 });

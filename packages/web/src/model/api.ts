@@ -4,7 +4,7 @@
 // says otherwise. Text of models and tools is redacted, but still untrusted: only `ForeignText`
 // renders it.
 
-import type { ForkPoint, SlimEvent } from '@kernmantle/core/journal';
+import type { SlimEvent } from '@kernmantle/core/journal';
 
 export type { SlimEvent };
 export type Tone = NonNullable<SlimEvent['tone']>;
@@ -384,7 +384,7 @@ export interface UploadedFile {
 /** `POST threads/ID/fork`: starts a new thread that continues at a boundary of this one. */
 export interface ForkRequestBody extends Omit<ResumeRequestBody, 'from'> {
   /** Number of an event, `turn:N` or `last`. Absent: `last`. */
-  readonly at?: ForkPoint;
+  readonly at?: number | `turn:${number}` | 'last';
 }
 
 /** `POST threads/ID/inject`: adds a message before the next turn. */

@@ -2,6 +2,7 @@
 import type { IncomingMessage } from 'node:http';
 import type { HttpBindings } from '@hono/node-server';
 import type { Clock, Outcome } from '@kernmantle/core/base';
+import type { RunRequest } from '@kernmantle/core/harness';
 import type { Runtime } from '@kernmantle/core/runtime';
 import type { Store, ThreadRow, ThreadSummary } from '@kernmantle/core/store';
 import type { Hono } from 'hono';
@@ -15,9 +16,9 @@ import type {
   StreamFrame,
   Topic,
   Totals,
+  UploadedFile,
   WebRole,
 } from '../model/api.ts';
-import type { Uploads } from './routes/uploads.ts';
 
 /** Actor of a request: a person with a session of the page, or a program with a token. */
 export interface WebCaller {
@@ -96,6 +97,19 @@ export interface Runs {
   count(): number;
   /** Interrupts all runs of this process. They can be resumed. */
   close(): Promise<void>;
+}
+
+/** Files that people sent for a start or a resume. They stay in memory until they are used or too old. */
+export interface Uploads {
+  /** Reserves the size of a file before its body is read. Fails with `quota_exceeded`. */
+  begin(owner: string, name: string, size: number): Outcome<string>;
+  put(id: string, data: Uint8Array): void;
+  /** Returns the attachments of a request. A person can only use their own uploads. */
+  find(
+    list: readonly UploadedFile[] | undefined,
+    caller: WebCaller,
+  ): Outcome<NonNullable<RunRequest['attach']>>;
+  drop(ids: Iterable<string>): void;
 }
 
 /** Services that the hub and the runs need: `createHub` adds `isHere`, `createRuns` adds the hub. */

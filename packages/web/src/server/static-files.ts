@@ -14,7 +14,8 @@ const TYPES: Readonly<Record<string, string>> = {
 };
 
 /** Paths of the router of the page. All get the same document. */
-const DOCUMENTS = /^\/(?:$|(?:t|approvals|cost|fleet|items|memory|scripts|health|login)(?:\/|$))/;
+const DOCUMENTS =
+  /^\/(?:$|(?:t|approvals|cost|fleet|items|memory|schedules|scripts|health|login)(?:\/|$))/;
 /** Asset names that contain a hash of their content. */
 const HASHED = /^\/assets\/.*-[\w-]{8}\.\w+$/;
 

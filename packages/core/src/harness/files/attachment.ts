@@ -10,7 +10,7 @@ import type { AuditEntry, Store } from '../../store/index.ts';
 import { largestResult } from '../step/large-result.ts';
 import { packMarks, unpackMarks } from '../thread/conversation.ts';
 import type { PreparePorts } from '../thread/thread.ts';
-import { accepts, fileLimits, kindOf, readFileBlock, unsupported } from './file-limits.ts';
+import { accepts, fileKind, fileLimits, readFileBlock, unsupported } from './file-limits.ts';
 
 /**
  * A file, or its bytes. `trusted`: the person vouches for the content, so it does not carry `untrusted`. `paste`: text
@@ -51,7 +51,7 @@ const shownName = (name: string): string =>
   name.replace(/[\p{Cc}\p{Cf}]/gu, '').slice(0, MAX_NAME) || 'file';
 
 /** Returns the bytes of an attachment and the marks of their source. Fails with `not_found` or `invalid_input`. */
-async function open(
+async function openFile(
   { project, fileMarks }: AttachPorts,
   attachment: Attachment,
   max: number,
@@ -82,7 +82,7 @@ async function readOne(
   model: ResolvedModel,
 ): Promise<Outcome<ReadyFile>> {
   const limits = fileLimits(ports, model);
-  const opened = await open(ports, attachment, Math.max(limits.image_bytes, limits.pdf_bytes));
+  const opened = await openFile(ports, attachment, Math.max(limits.image_bytes, limits.pdf_bytes));
   if (!opened.ok) return opened;
   const { bytes, name, from } = opened.output;
   const isVouched = attachment.trusted === true;
@@ -133,7 +133,7 @@ export function blindModel(
   file: FileBlock,
 ): Failure {
   const { mime, name = 'file' } = file;
-  const kind = kindOf(mime) ?? 'image';
+  const kind = fileKind(mime) ?? 'image';
   const tiers = tiersFor(models(), [kind]);
   const hint =
     tiers.length === 0 ? 'no tier accepts it' : `choose a tier that does: ${tiers.join(', ')}`;

@@ -33,27 +33,44 @@ export function fileLimits(
 ): FileLimits {
   const all = objectAt(library.config('limits').value, 'files');
   const merged = { ...all, ...objectAt(objectAt(all, 'providers'), real) };
-  const limits = { ...LIMITS };
-  for (const name of Object.keys(LIMITS) as (keyof FileLimits)[]) {
+  const limit = (name: keyof FileLimits): number => {
     const value = merged[name];
-    if (typeof value === 'number') limits[name] = value;
-  }
-  return limits;
+    return typeof value === 'number' ? value : LIMITS[name];
+  };
+  return {
+    image_bytes: limit('image_bytes'),
+    image_pixels: limit('image_pixels'),
+    pdf_bytes: limit('pdf_bytes'),
+    pdf_pages: limit('pdf_pages'),
+    request_files: limit('request_files'),
+    request_bytes: limit('request_bytes'),
+  };
 }
 
 const KINDS: ReadonlyMap<string, FileKind> = new Map([
   ...['png', 'jpeg', 'gif', 'webp'].map((type) => [`image/${type}`, 'image'] as const),
   ['application/pdf', 'pdf'],
 ]);
-export const kindOf = (mime: string): FileKind | undefined => KINDS.get(mime);
+export const fileKind = (mime: string): FileKind | undefined => KINDS.get(mime);
 
 /** True if the model declares this kind of file in `models.yaml`. */
 export function accepts(
   { input = [] }: Pick<ResolvedModel, 'input'>,
   { mime }: FileBlock,
 ): boolean {
-  const kind = kindOf(mime);
+  const kind = fileKind(mime);
   return kind !== undefined && input.includes(kind);
+}
+
+/** Safe figures for a model whose row in `models.yaml` has none. */
+const [IMAGE_TOKENS, PAGE_TOKENS, BYTES_PER_PAGE] = [5000, 3000, 20_000];
+
+/** Estimates the tokens of a file in a request. */
+export function fileTokens(
+  { mime, bytes, pages = Math.ceil(bytes / BYTES_PER_PAGE) }: FileBlock,
+  { image_tokens = IMAGE_TOKENS, pdf_page_tokens = PAGE_TOKENS }: ResolvedModel,
+): number {
+  return mime.startsWith('image/') ? image_tokens : pages * pdf_page_tokens;
 }
 
 export const unsupported = (message: string, detail: Record<string, Json>): Failure =>
@@ -69,7 +86,7 @@ export function readFileBlock(
   limits: FileLimits,
 ): Outcome<FileBlock> {
   const { mime, problem, ...facts } = fileType(data);
-  const kind = kindOf(mime);
+  const kind = fileKind(mime);
   if (!kind || problem) {
     const found = problem ? `${problem} ${mime}` : mime;
     const message = `\`${name}\` is ${found}; attach PNG, JPEG, GIF, WebP, PDF or UTF-8 text`;

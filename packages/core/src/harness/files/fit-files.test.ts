@@ -4,7 +4,7 @@ import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { type JsonObject, parseYaml } from '../../base/index.ts';
 import { type FileBlock, resolveModel } from '../../llm/index.ts';
-import { fileTokens } from './fit-files.ts';
+import { fileTokens } from './file-limits.ts';
 
 const REPORTED: readonly (readonly [string, number, number, number])[] = [
   ['256x256', 177, 165, 77],

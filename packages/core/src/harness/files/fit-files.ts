@@ -4,7 +4,7 @@ import type { Json } from '../../base/index.ts';
 import { fileValue } from '../../journal/index.ts';
 import type { Block, FileBlock, FileSource, Message, ResolvedModel } from '../../llm/index.ts';
 import type { Thread } from '../thread/thread.ts';
-import { accepts, type FileLimits, fileLimits } from './file-limits.ts';
+import { accepts, type FileLimits, fileLimits, fileTokens } from './file-limits.ts';
 
 type TextBlock = Extract<Block, { type: 'text' }>;
 type Left = 'unsupported' | 'older' | 'missing';
@@ -19,16 +19,6 @@ const fileText = (file: FileBlock, why: Left): TextBlock => ({
   type: 'text',
   text: JSON.stringify({ ...fileValue(file), message: MESSAGES[why] } satisfies Json),
 });
-
-/** Safe figures for a model whose row in `models.yaml` has none. */
-const [IMAGE_TOKENS, PAGE_TOKENS, BYTES_PER_PAGE] = [5000, 3000, 20_000];
-
-export function fileTokens(
-  { mime, bytes, pages = Math.ceil(bytes / BYTES_PER_PAGE) }: FileBlock,
-  { image_tokens = IMAGE_TOKENS, pdf_page_tokens = PAGE_TOKENS }: ResolvedModel,
-): number {
-  return mime.startsWith('image/') ? image_tokens : pages * pdf_page_tokens;
-}
 
 /** The messages of a request, and the files that it contains. */
 interface FittedFiles {

@@ -27,7 +27,7 @@ import type { DirectiveTalk, OwnJournal } from '../thread/thread.ts';
 import { fileLimits, readFileBlock } from './file-limits.ts';
 
 /** Returns the field of an object that contains a file as base64. */
-function fieldOf(item: JsonObject): string | undefined {
+function fileField(item: JsonObject): string | undefined {
   if (item.encoding === 'base64') return ['content', 'body'].find((field) => textAt(item, field));
   return item.type === 'image' && textAt(item, 'mimeType') ? 'data' : undefined;
 }
@@ -35,7 +35,7 @@ function fieldOf(item: JsonObject): string | undefined {
 type Keep = (base64: string, name: string) => Promise<JsonObject | undefined>;
 
 async function replaced(item: Json, keep: Keep): Promise<Json> {
-  const field = isObject(item) ? fieldOf(item) : undefined;
+  const field = isObject(item) ? fileField(item) : undefined;
   if (!isObject(item) || field === undefined) return item;
   const name = textAt(item, 'name') || textAt(item, 'path').split('/').at(-1) || 'file';
   const value = await keep(textAt(item, field), name);
@@ -50,7 +50,7 @@ function mayHaveFiles(data: Json): data is JsonObject {
   if (!isObject(data)) return false;
   const { content } = data;
   const items = Array.isArray(content) ? content : [];
-  return [data, ...items].some((item) => isObject(item) && fieldOf(item) !== undefined);
+  return [data, ...items].some((item) => isObject(item) && fileField(item) !== undefined);
 }
 
 /** Returns the result with its files stored. Bytes that are no image and no PDF stay as they are. */

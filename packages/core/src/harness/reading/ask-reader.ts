@@ -14,7 +14,7 @@ import {
 } from '../../flow/index.ts';
 import { decodeAll, type ToolResult } from '../../journal/index.ts';
 import type { FileBlock } from '../../llm/index.ts';
-import { kindOf } from '../files/file-limits.ts';
+import { fileKind } from '../files/file-limits.ts';
 import { findFile } from '../files/keep-files.ts';
 import type { Ending } from '../loop.ts';
 import { saidIn } from '../rights/mentioned-values.ts';
@@ -127,7 +127,7 @@ async function fileIn(
   data: Json,
 ): Promise<Outcome<{ file: FileBlock; marks: Descriptor } | undefined>> {
   const artifact = getOwn(data, 'artifact');
-  const isFile = typeof artifact === 'string' && kindOf(textAt(data, 'mime')) !== undefined;
+  const isFile = typeof artifact === 'string' && fileKind(textAt(data, 'mime')) !== undefined;
   return isFile ? await findFile(thread, artifact) : ok(undefined);
 }
 

@@ -21,7 +21,7 @@ interface ApprovedValue {
   readonly scope?: { readonly operation: Json; readonly glob: string };
 }
 
-export const partsOf = (value: Json | undefined): [string, Json][] =>
+export const membersOf = (value: Json | undefined): [string, Json][] =>
   Object.entries(isObject(value) ? value : {});
 
 /** Maximum number of approvals of a thread that are read. */
@@ -36,9 +36,9 @@ export const isGiven = (row: Approval): boolean =>
 function allowedBy(row: Approval): ApprovedValue[] {
   const { kind, answer, shown } = row;
   if (kind !== 'call' || !isGiven(row)) return [];
-  const scopes: JsonObject = Object.fromEntries(partsOf(getOwn(answer, 'scope')));
+  const scopes: JsonObject = Object.fromEntries(membersOf(getOwn(answer, 'scope')));
   const isValue = getOwn(answer, 'value') === true;
-  return partsOf(shown.roles).flatMap(([name, role]): ApprovedValue[] => {
+  return membersOf(shown.roles).flatMap(([name, role]): ApprovedValue[] => {
     const of = { row, role, kind: getOwn(shown.kinds, name) ?? null };
     const glob = getOwn(scopes, name);
     if (typeof glob === 'string') {

@@ -1,5 +1,5 @@
-// Handles the verb `help` of a thread: `stuck`, `escalate`, `checkpoint`, `compact`. The first two can park the thread with the
-// call open; the answer of a person becomes the call's result. A person can approve a right for a number of uses
+// Handles the verb `help` of a thread: `stuck`, `escalate`, `checkpoint`, `compact`. The first two can park the thread
+// with the call open; the answer of a person becomes the call's result. A person can approve a right for a number of uses
 // and some time. A right that the directive does not declare needs an explicit approval.
 import {
   type Failure,
@@ -285,7 +285,10 @@ function requestProblem({
  * Sends the thread its own request to make room, which it handles before its next turn. The signal has a key, so a
  * call that is repeated after a crash asks once.
  */
-async function askForRoom(thread: Thread, { reason }: HelpSignal): Promise<Outcome<Json>> {
+async function askForRoom(
+  thread: Pick<Thread, 'ports' | 'place' | 'talk' | 'budget' | 'control' | 'journal'>,
+  { reason }: HelpSignal,
+): Promise<Outcome<Json>> {
   const { ports, place, talk, control } = thread;
   const problem = requestProblem(thread);
   if (problem !== undefined) return ok({ status: 'refused', message: problem });

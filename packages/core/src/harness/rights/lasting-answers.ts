@@ -7,7 +7,7 @@ import type { Approval, Store, StoredEvent } from '../../store/index.ts';
 import { valueInScope } from '../../trust/index.ts';
 import { unpackMarks } from '../thread/conversation.ts';
 import type { OwnJournal } from '../thread/thread.ts';
-import { isCounted, isGiven, MAX_ANSWERS, partsOf } from './approved-values.ts';
+import { isCounted, isGiven, MAX_ANSWERS, membersOf } from './approved-values.ts';
 import { isSeen, READ, steers } from './call-shown.ts';
 
 interface Covered {
@@ -36,14 +36,19 @@ function lastingIn(row: Approval): LastingAnswer | undefined {
   if (!isCall || !lasts || !isGiven(row) || isCounted(row) || thread === undefined)
     return undefined;
   const covers = new Map<string, Covered>();
-  for (const [name, role] of partsOf(shown.roles)) {
+  for (const [name, role] of membersOf(shown.roles)) {
     const scope = getOwn(scopes, name);
     const value = getOwn(shown.arguments, name) ?? null;
     const isScoped = typeof scope === 'string';
     // The person has not seen a value that was hidden or shortened.
     if (!isScoped && !isSeen(value)) return undefined;
-    const kindOf = getOwn(shown.kinds, name) ?? null;
-    covers.set(name, { role: plainText(role), kind: kindOf, value, ...(isScoped && { scope }) });
+    const argumentKind = getOwn(shown.kinds, name) ?? null;
+    covers.set(name, {
+      role: plainText(role),
+      kind: argumentKind,
+      value,
+      ...(isScoped && { scope }),
+    });
   }
   const hook = typeof binding.hook === 'string' && { hook: binding.hook };
   const operation = plainText(shown.operation ?? '');

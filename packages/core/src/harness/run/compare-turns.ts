@@ -56,7 +56,7 @@ async function talkOf(
 }
 
 /** Asks for one turn, until there is a reply or an ending. */
-async function answerOf(thread: AskedThread, between: () => Promise<Ending | undefined>) {
+async function askTurn(thread: AskedThread, between: () => Promise<Ending | undefined>) {
   for (;;) {
     const ending = await between();
     if (ending) return { ending };
@@ -87,8 +87,8 @@ export async function compareTurns(
   for (const [at, event] of history.entries()) {
     const { type, data, turn } = event;
     const reply = type === 'turn_start' && turn >= from && turn <= to && replyOf(history, at);
-    if (reply && !reply.data.injected) {
-      const result = await answerOf(asking, between);
+    if (reply) {
+      const result = await askTurn(asking, between);
       if ('ending' in result) return { ...result.ending, outputs: report() };
       const [recorded, answered] = [callsIn(reply.data.content), callsIn(result.reply.content)];
       const same = canonicalJson(recorded) === canonicalJson(answered);

@@ -68,24 +68,24 @@ export interface Forked {
   seq: number;
 }
 
-const refuse = (message: string, more: JsonObject = {}) => fail('invalid_input', message, more);
+const cannotFork = (message: string, more: JsonObject = {}) => fail('invalid_input', message, more);
 
 /** Checks the source before its journal is read. */
 function mayFork(ports: HarnessPorts, row: ThreadRow): Outcome<null> {
   const { id, parent, root, runner, project } = row;
   if (parent !== undefined) {
-    return refuse(
+    return cannotFork(
       `thread \`${id}\` is ${row.kind === 'hook' ? 'a hook' : 'a child'}, whose rights depend on its parent; fork its root \`${root}\``,
       { thread: id, root },
     );
   }
   if (!hasShippedRunner(runner)) {
-    return refuse(`thread \`${id}\` ran on \`${runner}\`, whose work is not in its journal`);
+    return cannotFork(`thread \`${id}\` ran on \`${runner}\`, whose work is not in its journal`);
   }
   const identity = ports.identity?.();
   if (identity && !identity.ok) return identity;
   if (project === (identity?.output.project ?? ports.project)) return ok(null);
-  return refuse(`thread \`${id}\` belongs to \`${project}\`; fork it there`, { thread: id });
+  return cannotFork(`thread \`${id}\` belongs to \`${project}\`; fork it there`, { thread: id });
 }
 
 const wordOf = ({ seq, turn, isSnapshot }: Boundary): string =>
@@ -100,17 +100,17 @@ function findBoundary(
   const all = boundariesOf(history);
   const isTurn = typeof at === 'string' && at !== 'last';
   const number = Number(isTurn ? at.slice('turn:'.length) : at);
-  const placeOf = ({ seq, turn }: Boundary): number => (isTurn ? turn : seq);
+  const position = ({ seq, turn }: Boundary): number => (isTurn ? turn : seq);
   const found =
     at === 'last'
       ? all.at(-1)
-      : all.findLast((one) => placeOf(one) === number && !(isTurn && one.isSnapshot));
+      : all.findLast((one) => position(one) === number && !(isTurn && one.isSnapshot));
   if (found) return ok(found);
-  const before = all.findLast((one) => placeOf(one) < number);
-  const after = all.find((one) => placeOf(one) > number);
+  const before = all.findLast((one) => position(one) < number);
+  const after = all.find((one) => position(one) > number);
   const near = [before, after].filter((one) => one !== undefined);
   const hint = near.length > 0 ? `fork at ${near.map(wordOf).join(' or ')}` : 'it has no boundary';
-  return refuse(`\`${at}\` is no boundary of thread \`${id}\`; ${hint}`, {
+  return cannotFork(`\`${at}\` is no boundary of thread \`${id}\`; ${hint}`, {
     thread: id,
     boundaries: near.map(({ seq }) => seq),
   });
@@ -122,7 +122,7 @@ async function readSource(
   { id, seq }: ThreadRow,
   at: ForkPoint,
 ): Answer<readonly Recorded[]> {
-  const tooLong = refuse(
+  const tooLong = cannotFork(
     `thread \`${id}\` has ${seq} events; a fork copies at most ${MAX_EVENTS}, so fork at an earlier event`,
     { thread: id, events: seq, max: MAX_EVENTS },
   );
@@ -173,7 +173,7 @@ async function copyOf(
     events.push(event);
   }
   if (bytes <= MAX_BYTES) return ok({ events, artifacts });
-  return refuse(
+  return cannotFork(
     `thread \`${id}\` has more than ${MAX_BYTES} bytes before event ${prefix.at(-1)?.seq}; a fork copies at most as many, so fork at an earlier event`,
     { thread: id, max: MAX_BYTES },
   );
@@ -184,7 +184,9 @@ export const hasConversation = (start: DataOf<'thread_start'> | undefined): bool
   start !== undefined && start.plan === undefined && start.model !== 'none';
 
 export const noConversation = (thread: string) =>
-  refuse(`thread \`${thread}\` runs a script or a plan, which no model can continue`, { thread });
+  cannotFork(`thread \`${thread}\` runs a script or a plan, which no model can continue`, {
+    thread,
+  });
 
 /** Returns the model in force at the end of these events. */
 function modelAt(prefix: readonly Recorded[]): string {
@@ -326,7 +328,7 @@ export async function forkThread(
   if (next.plan || next.directive.process.script) return noConversation(id);
   if (!words && isFinished(history.output, boundary.output)) {
     const message = `thread \`${id}\` had ended its work at event ${boundary.output.seq}; say what is next with a message`;
-    return refuse(message, { thread: id });
+    return cannotFork(message, { thread: id });
   }
   const copy = await copyOf(ports, row, prefix);
   if (!copy.ok) return copy;

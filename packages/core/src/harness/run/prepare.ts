@@ -203,7 +203,7 @@ function mayTalk(
   if (!chat || kind === undefined) return ok(null);
   return fail(
     'invalid_input',
-    `directive \`${id}\` is ${kind}, which cannot be a chat; use \`km run\``,
+    `directive \`${id}\` is ${kind}, which holds no conversation; use \`km run\``,
   );
 }
 

@@ -430,12 +430,12 @@ export async function runDirective(
 ): Promise<Outcome<ThreadResult>> {
   const prepared = await prepareThread(ports, request);
   if (!prepared.ok) return prepared;
-  const place = originOf(request);
+  const place = rootOrigin(request);
   const ran = await runPrepared(ports, prepared.output, place, signal, request.message ?? '');
   return await goOnChanged(ports, ran);
 }
 
-const originOf = ({ by, chat }: RunRequest): ThreadOrigin => ({
+const rootOrigin = ({ by, chat }: RunRequest): ThreadOrigin => ({
   by,
   ...(chat && { runner: CHAT }),
 });
@@ -465,10 +465,10 @@ export async function enqueueDirective(
   request: RunRequest,
   { spend: value, fire }: FireOptions = {},
 ): Promise<Outcome<{ thread: string; created: number }>> {
-  const left = value === undefined ? undefined : { spend: { value, declared: true } };
-  const prepared = await prepareElsewhere(ports, request, left);
+  const amounts = value === undefined ? undefined : { spend: { value, declared: true } };
+  const prepared = await prepareElsewhere(ports, request, amounts);
   if (!prepared.ok) return prepared;
-  const place = { ...originOf(request), isQueued: true, ...(fire && { fire }) } as const;
+  const place = { ...rootOrigin(request), isQueued: true, ...(fire && { fire }) } as const;
   const never = new AbortController().signal;
   const queued = await startPrepared(ports, prepared.output, place, never, request.message ?? '');
   return queued.ok ? ok({ thread: queued.output.id, created: queued.output.created }) : queued;

@@ -33,7 +33,7 @@ import {
 } from '../../flow/index.ts';
 import type { Display, KeptResult, Visible } from '../../journal/index.ts';
 import { fillForm } from '../../kernel/index.ts';
-import { kindOf } from '../files/file-limits.ts';
+import { fileKind } from '../files/file-limits.ts';
 
 export interface References extends Display {
   /**
@@ -52,7 +52,7 @@ const isForeign = (marks: Descriptor): boolean => carries(marks, 'untrusted');
 /** Returns the type and the sizes of a file. `undefined`: the data has not exactly the form of one. */
 function fileShape(data: JsonObject): JsonObject | undefined {
   const { artifact, mime, bytes } = data;
-  const kind = kindOf(plainText(mime ?? ''));
+  const kind = fileKind(plainText(mime ?? ''));
   const isFile = typeof artifact === 'string' && /^sha256:[0-9a-f]{64}$/.test(artifact);
   if (!isFile || !kind || typeof mime !== 'string') return undefined;
   const sizes = { bytes: bytes ?? null, ...pickNumbers(data, ['width', 'height', 'pages']) };

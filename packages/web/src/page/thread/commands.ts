@@ -7,6 +7,7 @@ const COMMANDS: Readonly<Record<WebAction, string>> = {
   resume: 'threads resume',
   inject: 'threads inject',
   interrupt: 'threads interrupt',
+  compact: 'threads compact',
   stop: 'threads stop',
   kill: 'threads kill',
   replay: 'replay',

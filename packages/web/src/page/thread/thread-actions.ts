@@ -43,6 +43,7 @@ const REASONS: Readonly<Partial<Record<WebAction, string>>> = {
   resume: 'the thread is running, or its end is final',
   inject: 'the thread has ended',
   interrupt: 'no reply is in progress',
+  compact: 'the thread has ended',
   stop: 'the thread has ended',
   kill: 'the thread has ended',
   replay: 'only an ended thread can be replayed',

@@ -17,7 +17,7 @@ import {
   wholeBetween,
   wrongType,
 } from '@kernmantle/core/base';
-import { type ForkPoint, readForkPoint } from '@kernmantle/core/journal';
+import { readForkPoint } from '@kernmantle/core/journal';
 import { parseThreadId, type Store, type ThreadRow } from '@kernmantle/core/store';
 import type { Context } from 'hono';
 import type {
@@ -78,7 +78,7 @@ const limits = record(
 const from: Rule<number | 'last'> = (value, place) =>
   value === 'last' ? value : wholeBetween(1, 1e9)(value, place);
 
-const point: Rule<ForkPoint> = (value, place) =>
+const point: Rule<NonNullable<ForkRequestBody['at']>> = (value, place) =>
   readForkPoint(typeof value === 'number' ? String(value) : plainText(value)) ??
   wrongType(place, 'the number of an event, `turn:N` or `last`', value);
 const attach = listOf(

@@ -1,12 +1,11 @@
 // `POST uploads`: keeps files for a start or a resume that names them. They stay in memory, because most are used at
 // once. The bytes are never parsed here: the thread that gets them decides about their type.
 import { randomUUID } from 'node:crypto';
-import { type Clock, fail, type Outcome, ok } from '@kernmantle/core/base';
-import type { Attachment } from '@kernmantle/core/harness';
+import { type Clock, fail, ok } from '@kernmantle/core/base';
+import type { RunRequest } from '@kernmantle/core/harness';
 import type { Context } from 'hono';
-import type { UploadedFile } from '../../model/api.ts';
 import { answer } from '../answer.ts';
-import type { AddRoutes, ApiEnv, WebCaller } from '../context.ts';
+import type { AddRoutes, ApiEnv, Uploads } from '../context.ts';
 import { needs } from '../roles.ts';
 
 const MIB = 1024 * 1024;
@@ -22,16 +21,13 @@ interface Upload {
   data?: Uint8Array;
 }
 
-export type Uploads = ReturnType<typeof createUploads>;
-
-export function createUploads({ monotonic }: Pick<Clock, 'monotonic'>) {
+export function createUploads({ monotonic }: Pick<Clock, 'monotonic'>): Uploads {
   const files = new Map<string, Upload>();
   function dropOld(): void {
     for (const [id, { at }] of files) if (monotonic() - at > LIFETIME_MS) files.delete(id);
   }
   return {
-    /** Reserves the size of a file before its body is read. */
-    begin(owner: string, name: string, size: number): Outcome<string> {
+    begin(owner, name, size) {
       dropOld();
       const unused = [...files.values()].filter((file) => file.owner === owner);
       const sum = unused.reduce((all, file) => all + file.size, size);
@@ -43,14 +39,13 @@ export function createUploads({ monotonic }: Pick<Clock, 'monotonic'>) {
       files.set(id, { owner, name, size, at: monotonic() });
       return ok(id);
     },
-    put(id: string, data: Uint8Array): void {
+    put(id, data) {
       const file = files.get(id);
       if (file) file.data = data;
     },
-    /** Returns the attachments of a request. A person can only use their own uploads. */
-    find(list: readonly UploadedFile[] = [], { who, role }: WebCaller): Outcome<Attachment[]> {
+    find(list = [], { who, role }) {
       dropOld();
-      const found: Attachment[] = [];
+      const found: NonNullable<RunRequest['attach']>[number][] = [];
       for (const { upload, ...how } of list) {
         const file = files.get(upload);
         if (file?.owner !== who || !file.data) {
@@ -63,7 +58,7 @@ export function createUploads({ monotonic }: Pick<Clock, 'monotonic'>) {
       }
       return ok(found);
     },
-    drop(ids: Iterable<string>): void {
+    drop(ids) {
       for (const id of ids) files.delete(id);
     },
   };
