@@ -14,6 +14,7 @@ export type {
 } from './message.ts';
 export {
   type FileKind,
+  fileKind,
   type ProviderEndpoint,
   type ResolvedModel,
   resolveModel,

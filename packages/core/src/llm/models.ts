@@ -55,6 +55,12 @@ export interface ResolvedModel {
 
 export type FileKind = 'image' | 'pdf';
 const FILE_KINDS: readonly FileKind[] = ['image', 'pdf'];
+const KINDS: ReadonlyMap<string, FileKind> = new Map([
+  ...['png', 'jpeg', 'gif', 'webp'].map((type) => [`image/${type}`, 'image'] as const),
+  ['application/pdf', 'pdf'],
+]);
+/** Returns the kind of a file that models can read. */
+export const fileKind = (mime: string): FileKind | undefined => KINDS.get(mime);
 
 const PROTOCOLS: Readonly<Record<string, Protocol>> = {
   anthropic: 'anthropic',

@@ -441,7 +441,8 @@ test('an image in an HTTP answer is shown, and carries the labels of the network
 });
 
 test('an image of an MCP server becomes an artifact', async () => {
-  const { keepFiles, filesOf } = await import('../../src/harness/files/keep-files.ts');
+  const { keepFiles } = await import('../../src/harness/files/keep-files.ts');
+  const { filesOf } = await import('../../src/harness/thread/file-values.ts');
   const stored: Uint8Array[] = [];
   const made = await stage(LOOK, () => ({ text: 'x' }));
   const thread = {

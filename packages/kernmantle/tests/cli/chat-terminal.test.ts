@@ -31,6 +31,11 @@ async function open(script: Script): Promise<Fixture> {
   return fixture;
 }
 
+/** Waits longer than the 300 ms without keys that an approval request asks for, which is what these tests are about. */
+async function afterPause(): Promise<void> {
+  for (let rest = 8; rest > 0; rest--) await sleep(50);
+}
+
 /** Starts `km chat` in a terminal. `until` waits for a text on the screen and returns the screen. */
 async function chat({ root, home, env }: Fixture, size: string, words = '') {
   const [columns = '80', rows = '24'] = size.split('x');
@@ -119,7 +124,7 @@ at(
     keys('Enter');
     const asked = await until('[?]');
     expect(asked).toContain('no trusted source found');
-    await sleep(400);
+    await afterPause();
     keys('d', 'Enter');
     await until('done');
     type('again ');
@@ -151,10 +156,11 @@ at.each(SIZES)(
     await sleep(50);
     const file = join(fixture.root, 'a.txt');
     expect(statSync(file, { throwIfNoEntry: false })).toBeUndefined();
-    await sleep(700);
+    await afterPause();
+    await afterPause();
     expect(statSync(file, { throwIfNoEntry: false })).toBeUndefined();
     keys('Enter');
-    await sleep(400);
+    await afterPause();
     keys('o');
     const screen = await until('finished');
     expect(readFileSync(file, 'utf8')).toBe('x\n');

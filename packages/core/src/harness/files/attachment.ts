@@ -5,12 +5,12 @@ import { basename, resolve } from 'node:path';
 import { type Failure, fail, type Outcome, ok, readRegularFile } from '../../base/index.ts';
 import { type Descriptor, describe, mergeDescriptors, removeLabels } from '../../flow/index.ts';
 import type { DataOf, JournalEvent } from '../../journal/index.ts';
-import { type FileBlock, type ResolvedModel, tiersFor } from '../../llm/index.ts';
+import { type FileBlock, fileKind, type ResolvedModel, tiersFor } from '../../llm/index.ts';
 import type { AuditEntry, Store } from '../../store/index.ts';
-import { largestResult } from '../step/large-result.ts';
 import { packMarks, unpackMarks } from '../thread/conversation.ts';
+import type { ReadyFile } from '../thread/ports.ts';
 import type { PreparePorts } from '../thread/thread.ts';
-import { accepts, fileKind, fileLimits, readFileBlock, unsupported } from './file-limits.ts';
+import { accepts, fileLimits, largestResult, readFileBlock, unsupported } from './file-limits.ts';
 
 /**
  * A file, or its bytes. `trusted`: the person vouches for the content, so it does not carry `untrusted`. `paste`: text
@@ -25,19 +25,6 @@ export type Attachment =
       readonly trusted?: boolean;
       readonly paste?: boolean;
     };
-
-/** An attachment that was read and checked. */
-export interface ReadyFile {
-  readonly name: string;
-  readonly text: string;
-  readonly marks: Descriptor;
-  /** Absent: the attachment is a text. */
-  readonly file?: FileBlock;
-  /** Absent in a replay, and after the file was stored. */
-  bytes?: Uint8Array;
-  /** Hash of a file that the person vouches for. */
-  readonly vouched?: string;
-}
 
 type AttachPorts = Pick<PreparePorts, 'project' | 'library' | 'models' | 'fileMarks'>;
 

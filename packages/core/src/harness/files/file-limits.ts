@@ -6,11 +6,12 @@ import {
   fail,
   fileType,
   type Json,
+  numberAt,
   type Outcome,
   objectAt,
   ok,
 } from '../../base/index.ts';
-import type { FileBlock, FileKind, ResolvedModel } from '../../llm/index.ts';
+import { type FileBlock, fileKind, type ResolvedModel } from '../../llm/index.ts';
 import type { PreparePorts } from '../thread/thread.ts';
 
 const MIB = 1024 * 1024;
@@ -47,11 +48,14 @@ export function fileLimits(
   };
 }
 
-const KINDS: ReadonlyMap<string, FileKind> = new Map([
-  ...['png', 'jpeg', 'gif', 'webp'].map((type) => [`image/${type}`, 'image'] as const),
-  ['application/pdf', 'pdf'],
-]);
-export const fileKind = (mime: string): FileKind | undefined => KINDS.get(mime);
+/** Largest result in characters. `max_result` of `limits.yaml` overrides it. */
+const MAX_RESULT = 64_000;
+
+/** Returns the largest number of characters of a result. A larger one becomes an artifact. */
+export function largestResult({ library }: Pick<PreparePorts, 'library'>): number {
+  const configured = numberAt(library.config('limits').value, 'max_result') ?? -1;
+  return Math.max(configured >= 0 ? configured : MAX_RESULT, 1000);
+}
 
 /** True if the model declares this kind of file in `models.yaml`. */
 export function accepts(

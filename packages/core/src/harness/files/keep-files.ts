@@ -18,11 +18,11 @@ import {
   mergeDescriptors,
   restoreFields,
   type Value,
-  withOrigin,
 } from '../../flow/index.ts';
 import { decodeAll, fileValue } from '../../journal/index.ts';
 import type { FileBlock } from '../../llm/index.ts';
 import { unpackMarks } from '../thread/conversation.ts';
+import { withFiles } from '../thread/file-values.ts';
 import type { DirectiveTalk, OwnJournal } from '../thread/thread.ts';
 import { fileLimits, readFileBlock } from './file-limits.ts';
 
@@ -82,15 +82,6 @@ export async function keepFiles(
   const changed = list && isObject(whole) ? { ...whole, content: list } : whole;
   const same = restoreFields(changed, value.meta.descriptor, factsOf(value));
   return withFiles(same, files);
-}
-
-/** Adds the files that the data of a value names. */
-export const withFiles = (value: Value, files: readonly FileBlock[] = []): Value =>
-  files.length === 0 ? value : withOrigin(value, { files: files.map((file) => ({ ...file })) });
-
-/** Returns the files of a value. Only `withFiles` sets them, so no data of a tool can name other files. */
-export function filesOf({ meta }: Value): readonly FileBlock[] | undefined {
-  return meta.origin.files as unknown as readonly FileBlock[] | undefined;
 }
 
 /**

@@ -13,8 +13,7 @@ import {
   type Value,
 } from '../../flow/index.ts';
 import { decodeAll, type ToolResult } from '../../journal/index.ts';
-import type { FileBlock } from '../../llm/index.ts';
-import { fileKind } from '../files/file-limits.ts';
+import { type FileBlock, fileKind } from '../../llm/index.ts';
 import { findFile } from '../files/keep-files.ts';
 import type { Ending } from '../loop.ts';
 import { saidIn } from '../rights/mentioned-values.ts';

@@ -20,13 +20,14 @@ import {
 import { checkInputs } from '../../kernel/index.ts';
 import { type Price, type ResolvedModel, resolveModel } from '../../llm/index.ts';
 import { missingAtStart } from '../../trust/index.ts';
-import { type Attachment, type ReadyFile, readAttachments } from '../files/attachment.ts';
+import { type Attachment, readAttachments } from '../files/attachment.ts';
 import { compileHooks } from '../hooks/select-hook.ts';
 import { directiveLimits, type LimitSources } from '../limits/effective-limits.ts';
 import type { EffectiveLimits } from '../limits/limit.ts';
 import { compileRules, rulesOf } from '../rights/thread-rules.ts';
 import { declaredRights, withExtended } from '../rights/thread-token.ts';
 import { modelFor, priced, readyModel } from '../thread/choose-model.ts';
+import type { ReadyFile } from '../thread/ports.ts';
 import type { CompiledHook, Prepared, PreparePorts } from '../thread/thread.ts';
 
 export interface RunRequest {

@@ -21,7 +21,7 @@ import {
   type ThreadRow,
   type ThreadStatus,
 } from '../../store/index.ts';
-import type { Attachment, ReadyFile } from '../files/attachment.ts';
+import type { Attachment } from '../files/attachment.ts';
 import { unpackCost, usedAmounts } from '../limits/cost.ts';
 import { packLimits, unpackLimits } from '../limits/effective-limits.ts';
 import {
@@ -34,6 +34,7 @@ import {
 import { BUDGETED, leftOf } from '../thread/budget.ts';
 import { modelFor, priced } from '../thread/choose-model.ts';
 import { FROM_USER, packMarks } from '../thread/conversation.ts';
+import type { ReadyFile } from '../thread/ports.ts';
 import { mayRewind, type RewindWords, type SnapshotName } from '../thread/restore.ts';
 import type { HarnessPorts, Prepared } from '../thread/thread.ts';
 

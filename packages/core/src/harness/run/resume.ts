@@ -25,13 +25,7 @@ import {
 import type { Block } from '../../llm/index.ts';
 import { isEnded, type LeasedThread, type ThreadRow } from '../../store/index.ts';
 import { adoptChildren, catchUp, childrenUnreadable } from '../children/children.ts';
-import {
-  followUpFiles,
-  type ReadyFile,
-  readAttachments,
-  storeFiles,
-  vouchRows,
-} from '../files/attachment.ts';
+import { followUpFiles, readAttachments, storeFiles, vouchRows } from '../files/attachment.ts';
 import { roundsIn } from '../hooks/check-goal.ts';
 import { applyApproved, resumeAfterProposal } from '../hooks/improve-directive.ts';
 import { packLimits } from '../limits/effective-limits.ts';
@@ -43,7 +37,7 @@ import { modelFor } from '../thread/choose-model.ts';
 import { FROM_USER, packMarks, unpackMarks } from '../thread/conversation.ts';
 import { handleSignals } from '../thread/interruption.ts';
 import { LEASE_MS, type Refusable } from '../thread/journal-writer.ts';
-import type { LostCommits, ThreadResult } from '../thread/ports.ts';
+import type { LostCommits, ReadyFile, ThreadResult } from '../thread/ports.ts';
 import { replyAt } from '../thread/recorded-answers.ts';
 import { findSnapshot, restoreThread, rewindEvents } from '../thread/restore.ts';
 import { MAX_FOCUS } from '../thread/room.ts';

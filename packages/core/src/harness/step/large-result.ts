@@ -1,6 +1,6 @@
 // Stores large results as artifacts of the thread, by hash and with their labels. The journal, the transcript
 // and the model get a preview and the way to read the rest.
-import { fail, getOwn, isObject, type Json, numberAt, type Outcome, ok } from '../../base/index.ts';
+import { fail, getOwn, isObject, type Json, type Outcome, ok } from '../../base/index.ts';
 import {
   carries,
   type Descriptor,
@@ -14,13 +14,13 @@ import {
 } from '../../flow/index.ts';
 import { decode, fileValue, type Recorded } from '../../journal/index.ts';
 import type { FileBlock } from '../../llm/index.ts';
-import { findFile, withFiles } from '../files/keep-files.ts';
+import { largestResult } from '../files/file-limits.ts';
+import { findFile } from '../files/keep-files.ts';
 import { packMarks, unpackMarks } from '../thread/conversation.ts';
+import { withFiles } from '../thread/file-values.ts';
 import type { DirectiveTalk, HarnessPorts, OwnJournal, Thread } from '../thread/thread.ts';
 import { shorten, sizeUpTo } from './shorten-value.ts';
 
-/** Largest result in characters. `max_result` of `limits.yaml` overrides it. */
-const MAX_RESULT = 64_000;
 const PREVIEW = 16_000;
 /** Largest piece of an artifact in one answer. */
 export const MAX_PIECE = 32_000;
@@ -37,13 +37,9 @@ export interface Result {
 
 type LimitPorts = Pick<HarnessPorts, 'library'>;
 
-/** Returns the largest number of characters of a result. A larger one becomes an artifact. */
-export const largestResult = (ports: LimitPorts): number => bounds(ports).max;
-
-function bounds({ library }: LimitPorts): { max: number; preview: number } {
-  const configured = numberAt(library.config('limits').value, 'max_result') ?? -1;
-  const least = Math.max(configured >= 0 ? configured : MAX_RESULT, 1000);
-  return { max: least, preview: Math.min(PREVIEW, least / 2) };
+function bounds(ports: LimitPorts): { max: number; preview: number } {
+  const max = largestResult(ports);
+  return { max, preview: Math.min(PREVIEW, max / 2) };
 }
 
 const read = (artifact: string, offset: number): string =>

@@ -32,7 +32,7 @@ import type { DataOf, HookStart, JournalEvent } from '../../journal/index.ts';
 import { type Caller, callTarget } from '../../kernel/index.ts';
 import type { ToolCallBlock } from '../../llm/index.ts';
 import { isEnded } from '../../store/index.ts';
-import { filesOf, keepFiles } from '../files/keep-files.ts';
+import { keepFiles } from '../files/keep-files.ts';
 import { raise, raiseError } from '../hooks/raise-checkpoint.ts';
 import { packCost, usedAmounts } from '../limits/cost.ts';
 import { asLimitFault, firstExceeded, limitFault, UNITS } from '../limits/limit.ts';
@@ -50,6 +50,7 @@ import { frameOf, originsIn, packRules, rulesOf } from '../rights/thread-rules.t
 import { withExtended } from '../rights/thread-token.ts';
 import { nextUse, takeUse } from '../rights/use-budgets.ts';
 import { aboutArguments, packMarks, unpackMarks } from '../thread/conversation.ts';
+import { filesOf } from '../thread/file-values.ts';
 import { runInTime, STOPS_TOOL } from '../thread/interruption.ts';
 import { resultIn } from '../thread/recorded-answers.ts';
 import { withoutTime } from '../thread/talk.ts';

@@ -14,6 +14,7 @@ import type {
 import type { Marks, Noted, Recorded } from '../../journal/index.ts';
 import type { Audit, Caller, EventFilter, StreamEvent, Verifier } from '../../kernel/index.ts';
 import type {
+  FileBlock,
   FileSource,
   Message,
   ModelReply,
@@ -254,4 +255,17 @@ export interface ThreadResult {
   cost: JsonObject;
   code?: string;
   marks?: Marks;
+}
+
+/** An attachment that was read and checked. */
+export interface ReadyFile {
+  readonly name: string;
+  readonly text: string;
+  readonly marks: Descriptor;
+  /** Absent: the attachment is a text. */
+  readonly file?: FileBlock;
+  /** Absent in a replay, and after the file was stored. */
+  bytes?: Uint8Array;
+  /** Hash of a file that the person vouches for. */
+  readonly vouched?: string;
 }

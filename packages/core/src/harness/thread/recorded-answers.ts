@@ -21,9 +21,9 @@ import {
 } from '../../journal/index.ts';
 import type { BadArguments, ModelReply } from '../../llm/index.ts';
 import type { Signal } from '../../store/index.ts';
-import { withFiles } from '../files/keep-files.ts';
 import { asLimitFault, limitFault } from '../limits/limit.ts';
 import { unpackMarks } from './conversation.ts';
+import { withFiles } from './file-values.ts';
 import type { LostCommits } from './ports.ts';
 import { BAD_ARGUMENTS } from './prompt.ts';
 

@@ -33,7 +33,7 @@ import {
 } from '../../flow/index.ts';
 import type { Display, KeptResult, Visible } from '../../journal/index.ts';
 import { fillForm } from '../../kernel/index.ts';
-import { fileKind } from '../files/file-limits.ts';
+import { fileKind } from '../../llm/index.ts';
 
 export interface References extends Display {
   /**

@@ -37,7 +37,6 @@ import type {
   StoredEvent,
 } from '../../store/index.ts';
 import type { ApprovedRight, CapabilityToken } from '../../trust/index.ts';
-import type { ReadyFile } from '../files/attachment.ts';
 import type { CostMeter } from '../limits/cost.ts';
 import type { EffectiveLimits, LimitAmounts } from '../limits/limit.ts';
 import type { Ending } from '../loop.ts';
@@ -45,6 +44,7 @@ import type { Conversation } from './conversation.ts';
 import type { JournalWriter } from './journal-writer.ts';
 import type {
   ModelPort,
+  ReadyFile,
   ReplayPort,
   Runner,
   ScriptPort,

@@ -151,7 +151,7 @@ async function memory(ui: ChatUi): Promise<Outcome<unknown>> {
   return say(ui, lines.length === 0 ? ['no thread has kept a text here yet'] : [...lines, more]);
 }
 
-export const COMMANDS: Readonly<Record<string, ChatCommand>> = {
+const COMMANDS: Readonly<Record<string, ChatCommand>> = {
   help: {
     about: 'list the commands and the keys',
     run: (ui) =>
@@ -235,7 +235,7 @@ function fileOf(root: string, path: string): Outcome<{ path: string }> {
   return fail('not_found', `\`@${path}\` ${why}; the line is not sent`, { path });
 }
 
-export interface ReadLine {
+interface ReadLine {
   readonly command?: () => Promise<Outcome<unknown>> | Outcome<unknown>;
   readonly files: readonly Attachment[];
 }

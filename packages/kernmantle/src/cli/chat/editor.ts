@@ -31,7 +31,7 @@ interface EditorPorts {
 }
 
 /** A line that the person sends: the text for the model, the text for the history, and the pastes. */
-export interface TypedLine {
+interface TypedLine {
   readonly text: string;
   readonly attach: readonly Attachment[];
 }

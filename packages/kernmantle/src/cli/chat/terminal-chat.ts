@@ -51,7 +51,7 @@ interface Figures {
 }
 
 /** Returns the status line. In a narrow terminal the parts that matter least are left out first. */
-export function statusLine(figures: Figures, columns: number, paint: Terminal['paint']): string {
+function statusLine(figures: Figures, columns: number, paint: Terminal['paint']): string {
   const { directive, model, status, doing, turns, context, spend, labels } = figures;
   const parts = new Map([
     ['directive', directive],
@@ -89,8 +89,6 @@ function changeLines({ data }: Extract<Noted, { type: 'tool_call' }>): string[] 
   const rest = all.length - MAX_DIFF;
   return rest > 0 ? [...all.slice(0, MAX_DIFF), `… ${rest} more lines`] : all;
 }
-
-export type TerminalChat = ReturnType<typeof createTerminalChat>;
 
 export function createTerminalChat(terminal: Terminal) {
   const { paint, columns } = terminal;
