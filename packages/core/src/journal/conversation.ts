@@ -99,7 +99,7 @@ interface ShownResult {
   readonly seq?: number;
 }
 
-const sizeOf = (content: readonly Block[]): number =>
+const blockBytes = (content: readonly Block[]): number =>
   content.reduce((sum, block) => sum + JSON.stringify(block).length, 0);
 
 export class Conversation {
@@ -318,7 +318,7 @@ export class Conversation {
     this.learn(unpackMarks(data.marks));
     if (data.cleared) this.#clearResults(new Set(data.cleared));
     if (data.upto !== undefined) this.#replaceTurns(data.upto, compactionText(data));
-    this.#bytes = this.#messages.reduce((sum, { content }) => sum + sizeOf(content), 0);
+    this.#bytes = this.#messages.reduce((sum, { content }) => sum + blockBytes(content), 0);
   }
 
   #clearResults(cleared: ReadonlySet<number>): void {

@@ -50,10 +50,10 @@ export const COMPACT_MODES = ['off', 'results', 'auto'] as const;
 export type CompactMode = (typeof COMPACT_MODES)[number];
 
 /** Returns the strictest mode. An unknown word counts as `off`. */
-export const strictestMode = (modes: readonly unknown[]): CompactMode =>
-  COMPACT_MODES[
-    Math.max(0, Math.min(...modes.map((mode) => COMPACT_MODES.indexOf(mode as CompactMode))))
-  ] ?? 'off';
+export const strictestMode = (modes: readonly unknown[]): CompactMode => {
+  const strictness = modes.map((mode) => COMPACT_MODES.findIndex((one) => one === mode));
+  return COMPACT_MODES[Math.max(0, Math.min(...strictness))] ?? 'off';
+};
 
 /** Surfaces, each with its own rights. `mcp_servers` are servers that a connector starts. */
 export const SURFACE_NAMES = [

@@ -17,7 +17,7 @@ interface Name {
 }
 
 /** One line of a section. Its name is left out of the line if strangers decided about it. */
-interface Entry {
+interface FactEntry {
   readonly name?: Name;
   readonly facts?: JsonObject;
 }
@@ -46,12 +46,12 @@ const MAX_NAME = 200;
 const clean = (text: string): string =>
   text.replace(/[\u0000-\u001f\u007f-\u009f\u2028\u2029]+/g, ' ').slice(0, MAX_NAME);
 
-const lengthOf = ({ facts }: Entry): number => textAt(facts, 'text').length;
+const lengthOf = ({ facts }: FactEntry): number => textAt(facts, 'text').length;
 
 const REFERENCE = /\$r\d+[^\s"]*/;
 
 /** Returns the target of a call. A stranger decided about it if an argument is untrusted. */
-function nameOf({
+function targetName({
   target,
   about,
   arguments: args,
@@ -68,7 +68,7 @@ const DONE = ['done', 'failed', 'denied'] as const;
 /** Facts of one journal. `seq`: the last event that was read. */
 export class Facts {
   seq = 0;
-  readonly #sections = new Map<Section, Map<string, Entry>>();
+  readonly #sections = new Map<Section, Map<string, FactEntry>>();
   readonly #calls = new Map<string, RecordedOf<'tool_call'>['data']>();
   readonly #tools = new Map<string, [done: number, failed: number, denied: number]>();
   readonly #kindOf: (tool: string) => string | undefined;
@@ -87,8 +87,8 @@ export class Facts {
   }
 
   /** Sets an entry of a section. An entry that is set again is the newest. */
-  #set(section: Section, key: string, entry: Entry): void {
-    const entries = this.#sections.get(section) ?? new Map<string, Entry>();
+  #set(section: Section, key: string, entry: FactEntry): void {
+    const entries = this.#sections.get(section) ?? new Map<string, FactEntry>();
     this.#sections.set(section, entries);
     entries.delete(key);
     entries.set(key, entry);
@@ -104,7 +104,7 @@ export class Facts {
     this.#set('people_said', `${seq}`, {
       facts: { event: seq, by: clean(by), text: text.slice(0, MAX_WORDS) },
     });
-    const entries = this.#sections.get('people_said') ?? new Map<string, Entry>();
+    const entries = this.#sections.get('people_said') ?? new Map<string, FactEntry>();
     let size = [...entries.values()].reduce((sum, one) => sum + lengthOf(one), 0);
     for (const [key, one] of entries) {
       if (size <= MAX_SAID) break;
@@ -158,7 +158,7 @@ export class Facts {
     counts[!data.is_error ? 0 : code === 'permission_denied' ? 2 : 1] += 1;
     if (this.#tools.size < SECTIONS.tools || this.#tools.has(call.tool))
       this.#tools.set(call.tool, counts);
-    const name = nameOf(call);
+    const name = targetName(call);
     const about = { ...(name && { name }), facts: { event: seq, tool: clean(call.tool) } };
     if (code === 'outcome_unknown') this.#set('outcome_unknown', `${seq}`, about);
     if (call.verb === 'help') this.#answered(seq, data.call_id, data.content);
@@ -181,7 +181,7 @@ export class Facts {
 
   #refused({ seq, data }: RecordedOf<'permission_denied'>): void {
     const call = this.#calls.get(data.call_id ?? '');
-    const name = call && nameOf(call);
+    const name = call && targetName(call);
     const facts = { event: seq, code: clean(data.code), ...(call && { tool: clean(call.tool) }) };
     this.#set('refused', `${seq}`, { ...(name && { name }), facts });
   }
@@ -196,7 +196,7 @@ export class Facts {
     }
     this.#drop('open_requests', approval);
     const call = this.#calls.get(call_id ?? '');
-    const name = call && nameOf(call);
+    const name = call && targetName(call);
     const facts: JsonObject = {
       event: seq,
       state,
@@ -208,8 +208,8 @@ export class Facts {
   }
 
   /** Returns the sections in order of priority, each with the newest entry first. */
-  sections(): (readonly [section: Section, entries: readonly Entry[]])[] {
-    const tools = [...this.#tools].map(([tool, counts]): Entry => {
+  sections(): (readonly [section: Section, entries: readonly FactEntry[]])[] {
+    const tools = [...this.#tools].map(([tool, counts]): FactEntry => {
       const facts = DONE.flatMap((word, at) => (counts[at] ? [[word, counts[at]] as const] : []));
       return { facts: { tool: clean(tool), ...Object.fromEntries(facts) } };
     });
@@ -231,7 +231,7 @@ export const targetKind =
   };
 
 /** Returns the line of an entry. `isReference`: the model knows untrusted text by reference alone. */
-function lineOf({ name, facts = {} }: Entry, isReference: boolean): Json {
+function entryLine({ name, facts = {} }: FactEntry, isReference: boolean): Json {
   const visible = name?.isForeign ? (isReference ? name.written : undefined) : name?.text;
   if (Object.keys(facts).length === 0) return visible ?? null;
   return visible === undefined ? facts : { ...facts, name: visible };
@@ -282,7 +282,7 @@ export function shownFacts(
   for (const [section, entries] of facts.sections()) {
     if (section === 'limits') put(lists, section, limitsIn(thread));
     for (const entry of entries) {
-      const line = lineOf(entry, isReference);
+      const line = entryLine(entry, isReference);
       if (line !== null) put(lists, section, line);
       const { name, facts: { event } = {} } = entry;
       if (!name?.isForeign || isReference) continue;

@@ -27,7 +27,7 @@ import { Facts, shownFacts, targetKind } from './facts.ts';
 import {
   bytesFor,
   figuresOf,
-  inputOf,
+  nextInput,
   type RoomNeed,
   summaryModel,
   type Window,
@@ -53,7 +53,7 @@ const MARK_BYTES = 12;
 
 const factsByTalk = new WeakMap<Talk, Facts>();
 
-const sizeOf = (messages: readonly Message[]): number => JSON.stringify(messages).length;
+const jsonLength = (messages: readonly Message[]): number => JSON.stringify(messages).length;
 
 const isUnknown = (content: Json): boolean =>
   getOwn(getOwn(content, 'error'), 'code') === 'outcome_unknown';
@@ -68,7 +68,7 @@ class Pass {
 
   constructor(thread: Thread, need: RoomNeed) {
     const { request } = need;
-    const before = inputOf(thread);
+    const before = nextInput(thread);
     [this.#thread, this.#need] = [thread, need];
     this.window = windowOf(thread) ?? UNKNOWN;
     this.data = {
@@ -159,7 +159,7 @@ class Pass {
   /** Changes the conversation. It changes before the journal is written, in the same synchronous stretch. */
   #apply(): void {
     this.#thread.talk.conversation.compact(this.data);
-    this.data.after = inputOf(this.#thread);
+    this.data.after = nextInput(this.#thread);
   }
 
   /** Reads the events since the last pass, for the facts and for the numbers of results. */
@@ -183,8 +183,9 @@ class Pass {
     const { conversation } = this.#thread.talk;
     const turns = conversation.turns();
     for (let count = Math.min(keep, turns.length - 1); count >= 1; count--) {
-      const upto = turns[turns.length - count - 1] as number;
-      if (count === 1 || sizeOf(conversation.since(upto).after) <= bytes) return upto;
+      const upto = turns[turns.length - count - 1];
+      if (upto === undefined) continue;
+      if (count === 1 || jsonLength(conversation.since(upto).after) <= bytes) return upto;
     }
     return undefined;
   }
@@ -230,7 +231,7 @@ class Pass {
       room.last.upto === undefined
         ? 0
         : compactionText({ ...data, summary: room.last.summary ?? '' }).length;
-    const size = past + sizeOf(replaced);
+    const size = past + jsonLength(replaced);
     if ('text' in summary) {
       const { length } = compactionText({ ...data, summary: summary.text });
       if (length <= size / 2) Object.assign(data, { tier: 'summary', summary: summary.text });
@@ -319,11 +320,11 @@ class Pass {
 async function endTooLarge(thread: Thread, { usable }: Window): Promise<Turn | undefined> {
   const { talk, journal, control } = thread;
   const { conversation, system, opening } = talk;
-  const input = inputOf(thread);
+  const input = nextInput(thread);
   const begin = opening.reduce((sum, { data }) => sum + JSON.stringify(data).length, 0);
   const limit = limitEvent('context', BigInt(input), BigInt(Math.floor(usable)));
   const { error } = limitFault(limit, BigInt(input));
-  error.detail.message = `the next request has about ${input} tokens, and the window has room for ${Math.floor(usable)}: system text ${system.length} characters, directive ${begin}, kept turns ${sizeOf(conversation.since(-1).after)}, all messages ${conversation.bytes()}; shorten the directive, or use a model with a larger window`;
+  error.detail.message = `the next request has about ${input} tokens, and the window has room for ${Math.floor(usable)}: system text ${system.length} characters, directive ${begin}, kept turns ${jsonLength(conversation.since(-1).after)}, all messages ${conversation.bytes()}; shorten the directive, or use a model with a larger window`;
   const step = { kind: 'turn', turn: journal.turn + 1 } as const;
   const verdict = await raise(thread, { name: 'limit', fault: error, arguments: [] }, step);
   if (verdict?.action === 'retry') return undefined;
@@ -374,6 +375,6 @@ export async function makeRoom(
   }
   const window = windowOf(thread);
   const isOff = budget.limits.context_compact.value === 'off';
-  if (!window || isOff || inputOf(thread) <= window.usable) return undefined;
+  if (!window || isOff || nextInput(thread) <= window.usable) return undefined;
   return await endTooLarge(thread, window);
 }

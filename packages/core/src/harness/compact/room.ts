@@ -9,28 +9,22 @@ import { requestBytes } from '../turn/ask-model.ts';
 /** Number of turns after a pass without another automatic pass. */
 const REST_TURNS = 2;
 
-/** Default figures. `compaction` of `limits.yaml` overrides them. */
-const FIGURES = {
-  result_characters: 800,
-  frees: 0.2,
-  enough: 0.6,
-  kept: 0.25,
-  facts: 0.15,
-  summary_tokens: 4096,
-};
-
-type Figures = Readonly<typeof FIGURES>;
+/** Figures of a pass. `compaction` of `limits.yaml` overrides them. */
+export function figuresOf(ports: Pick<HarnessPorts, 'library'>) {
+  const set = settings(ports);
+  const figure = (name: string, otherwise: number): number => numberAt(set, name) ?? otherwise;
+  return {
+    result_characters: figure('result_characters', 800),
+    frees: figure('frees', 0.2),
+    enough: figure('enough', 0.6),
+    kept: figure('kept', 0.25),
+    facts: figure('facts', 0.15),
+    summary_tokens: figure('summary_tokens', 4096),
+  };
+}
 
 const settings = ({ library }: Pick<HarnessPorts, 'library'>): JsonObject =>
   objectAt(library.config('limits').value, 'compaction');
-
-export function figuresOf(ports: Pick<HarnessPorts, 'library'>): Figures {
-  const set = settings(ports);
-  const names = Object.keys(FIGURES) as (keyof Figures)[];
-  return Object.fromEntries(
-    names.map((name) => [name, numberAt(set, name) ?? FIGURES[name]]),
-  ) as unknown as Figures;
-}
 
 /** Returns the model for summaries. `undefined`: the model of the thread. */
 export function summaryModel(ports: Pick<HarnessPorts, 'library'>): string | undefined {
@@ -63,7 +57,7 @@ export function windowOf({
 }
 
 /** Returns the estimated input of the next request, as it will be reserved. */
-export const inputOf = (thread: Pick<Thread, 'ports' | 'talk'>): number =>
+export const nextInput = (thread: Pick<Thread, 'ports' | 'talk'>): number =>
   estimateTokens(requestBytes(thread), thread.talk.ratio);
 
 /** Returns the number of bytes whose estimate is this number of tokens. */
@@ -92,7 +86,7 @@ export function roomNeeded(
   if (isPassOpen) return { isForced: true };
   const window = mode === 'off' ? undefined : windowOf({ talk, budget });
   if (!window) return undefined;
-  const input = inputOf(thread);
+  const input = nextInput(thread);
   if (input <= at * window.usable) return undefined;
   const isForced = input > window.usable;
   const isResting = journal.turn < room.notBefore || journal.turn - room.lastTurn < REST_TURNS;

@@ -8,7 +8,7 @@ import type { Request } from '../thread/room.ts';
 
 const [MAX_ARGUMENTS, MAX_RESULT] = [1000, 2000];
 
-function lineOf(role: Message['role'], block: Block): JsonObject | undefined {
+function renderedBlock(role: Message['role'], block: Block): JsonObject | undefined {
   switch (block.type) {
     case 'text':
       return { role, text: block.text };
@@ -31,7 +31,7 @@ function lineOf(role: Message['role'], block: Block): JsonObject | undefined {
 export function renderedTurns(messages: readonly Message[], room: number): string {
   const all = messages.flatMap(({ role, content }) =>
     content.flatMap((block) => {
-      const line = lineOf(role, block);
+      const line = renderedBlock(role, block);
       return line ? [JSON.stringify(line)] : [];
     }),
   );

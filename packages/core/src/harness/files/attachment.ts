@@ -38,7 +38,7 @@ const shownName = (name: string): string =>
   name.replace(/[\p{Cc}\p{Cf}]/gu, '').slice(0, MAX_NAME) || 'file';
 
 /** Returns the bytes of an attachment and the marks of their source. Fails with `not_found` or `invalid_input`. */
-async function openFile(
+async function attachmentBytes(
   { project, fileMarks }: AttachPorts,
   attachment: Attachment,
   max: number,
@@ -69,7 +69,11 @@ async function readOne(
   model: ResolvedModel,
 ): Promise<Outcome<ReadyFile>> {
   const limits = fileLimits(ports, model);
-  const opened = await openFile(ports, attachment, Math.max(limits.image_bytes, limits.pdf_bytes));
+  const opened = await attachmentBytes(
+    ports,
+    attachment,
+    Math.max(limits.image_bytes, limits.pdf_bytes),
+  );
   if (!opened.ok) return opened;
   const { bytes, name, from } = opened.output;
   const isVouched = attachment.trusted === true;

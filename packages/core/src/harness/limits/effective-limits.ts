@@ -143,10 +143,10 @@ function compactionOf({ declared, caller, layers, policy }: LimitSources): Compa
   const own = declared?.context_compact ?? (isStop ? 'off' : undefined);
   const fallback = usual ? getOwn(defaultsOf(usual), COMPACT) : 'auto';
   const candidates: [value: unknown, from: string][] = [
-    ...(Object.hasOwn(policy, COMPACT) ? [[policy[COMPACT], 'policy'] as [unknown, string]] : []),
     own ? [own, 'directive'] : [fallback, `default (${usual?.source ?? 'bundle'})`],
-    ...(caller?.context_compact ? [[caller.context_compact, 'caller'] as [unknown, string]] : []),
   ];
+  if (Object.hasOwn(policy, COMPACT)) candidates.unshift([policy[COMPACT], 'policy']);
+  if (caller?.context_compact) candidates.push([caller.context_compact, 'caller']);
   const value = strictestMode(candidates.map(([mode]) => mode));
   const from = candidates.find(([mode]) => strictestMode([mode]) === value)?.[1] ?? 'default';
   return {

@@ -166,12 +166,12 @@ function eventsOf(
   const raw = getOwn(payload, 'marks');
   const marks = isObject(raw) ? packMarks(unpackMarks(raw)) : packMarks(FROM_USER);
   const focus = kind === 'compact' ? fieldOf(payload, 'focus') : '';
-  const asked = {
+  const roomRequest = {
     ...(focus && { focus: { text: focus, marks } }),
     ...(kind === 'compact' && getOwn(payload, 'own') === true && { own: true as const }),
   };
   const events: JournalEvent[] = [
-    { type: 'signal', data: { kind, by, id, ...(reason && { reason }), ...asked } },
+    { type: 'signal', data: { kind, by, id, ...(reason && { reason }), ...roomRequest } },
   ];
   if (kind === 'interrupt') events.push(...leaveOut(thread, by));
   if (text) events.push({ type: 'injected_message', data: { text, marks, by } });

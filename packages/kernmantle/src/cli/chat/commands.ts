@@ -38,7 +38,7 @@ const say = ({ say }: ChatUi, lines: readonly string[]): Outcome<null> => {
   return ok(null);
 };
 
-async function rowOf({ session }: ChatUi) {
+async function chatRow({ session }: ChatUi) {
   const id = session.id();
   return id === undefined
     ? fail('not_found', 'the chat has no thread yet; write a line first')
@@ -55,7 +55,7 @@ function answerText({ operation, covers }: LastingAnswer): string {
 }
 
 async function rights(ui: ChatUi, words: string): Promise<Outcome<unknown>> {
-  const row = await rowOf(ui);
+  const row = await chatRow(ui);
   if (!row.ok) return row;
   const { store, by } = ui.session;
   const answers = await answersInForce(store, row.output.id);
@@ -72,7 +72,7 @@ async function rights(ui: ChatUi, words: string): Promise<Outcome<unknown>> {
 }
 
 async function limits(ui: ChatUi, words: string): Promise<Outcome<unknown>> {
-  const row = await rowOf(ui);
+  const row = await chatRow(ui);
   if (words === '') {
     if (!row.ok) return row;
     return say(
@@ -99,7 +99,7 @@ async function limits(ui: ChatUi, words: string): Promise<Outcome<unknown>> {
 const AMOUNTS = ['turns', 'tokens', 'spend', 'duration', 'tool_calls', 'spawns', 'depth'];
 
 async function labels(ui: ChatUi): Promise<Outcome<unknown>> {
-  const row = await rowOf(ui);
+  const row = await chatRow(ui);
   const stored = row.ok ? await ui.session.store.read(row.output.id) : row;
   const events = stored.ok ? decodeAll(stored.output) : stored;
   if (!events.ok) return events;
@@ -110,7 +110,7 @@ async function labels(ui: ChatUi): Promise<Outcome<unknown>> {
 
 /** Shows one event of the thread in full. Without a number it is the last result of a tool. */
 async function show(ui: ChatUi, words: string): Promise<Outcome<unknown>> {
-  const row = await rowOf(ui);
+  const row = await chatRow(ui);
   if (!row.ok) return row;
   const wanted = Number(words);
   const range =
@@ -165,8 +165,8 @@ const COMMANDS: Readonly<Record<string, ChatCommand>> = {
   compact: {
     about: 'make room: old turns become a summary; say what to keep: /compact the open questions',
     async run(ui, words) {
-      const asked = await ui.session.makeRoom(words);
-      return asked.ok ? say(ui, ['the conversation makes room before its next turn']) : asked;
+      const done = await ui.session.makeRoom(words);
+      return done.ok ? say(ui, ['the conversation makes room before its next turn']) : done;
     },
   },
   model: {
@@ -181,7 +181,7 @@ const COMMANDS: Readonly<Record<string, ChatCommand>> = {
   cost: {
     about: 'show the cost so far',
     async run(ui) {
-      const row = await rowOf(ui);
+      const row = await chatRow(ui);
       return row.ok ? say(ui, [`  ${costText(row.output.cost)}`]) : row;
     },
   },
@@ -241,7 +241,7 @@ interface ReadLine {
 }
 
 /** Reads a typed line. Fails for an unknown command and for a file that is missing, and nothing is sent then. */
-export function readLine(ui: ChatUi, text: string): Outcome<ReadLine> {
+export function readTyped(ui: ChatUi, text: string): Outcome<ReadLine> {
   const [, name, words = ''] = /^\/([a-z]+)(?:\s+([^]*))?$/.exec(text.trim()) ?? [];
   if (name !== undefined) {
     const command = Object.hasOwn(COMMANDS, name) ? COMMANDS[name] : undefined;
@@ -271,7 +271,7 @@ export function completeIn(root: string, before: string): Completion | undefined
   if (word === undefined) return undefined;
   const at = word.lastIndexOf('/') + 1;
   const [folder, start] = [word.slice(0, at), word.slice(at)];
-  const names = namesIn(join(root, folder)).filter(
+  const names = folderNames(join(root, folder)).filter(
     (name) => name.startsWith(start) && (start.startsWith('.') || !name.startsWith('.')),
   );
   const from = Array.from(before).length - Array.from(word).length;
@@ -279,7 +279,7 @@ export function completeIn(root: string, before: string): Completion | undefined
 }
 
 /** Returns the names of a folder, with `/` after those of folders. Empty for a folder that cannot be read. */
-function namesIn(folder: string): string[] {
+function folderNames(folder: string): string[] {
   try {
     const entries = readdirSync(folder, { withFileTypes: true }).slice(0, MAX_NAMES);
     return entries.map((entry) => `${entry.name}${entry.isDirectory() ? '/' : ''}`).sort();

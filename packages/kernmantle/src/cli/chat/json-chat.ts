@@ -45,7 +45,7 @@ const DECISION = record(
   },
   { required: ['approval', 'decision', 'digest'] },
 );
-type Decision = ReadBy<typeof DECISION>;
+type JsonDecision = ReadBy<typeof DECISION>;
 
 /** Yields the input. A signal closes it, which ends the conversation like the end of the input. */
 async function* untilClosed(input: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
@@ -74,10 +74,10 @@ async function* linesOf(input: AsyncIterable<Buffer>): AsyncGenerator<string | u
 }
 
 /** Refuses a decision about a request that looks different now, and one that the request does not offer. */
-function refusalOf(
+function decisionProblem(
   row: Approval,
   epoch: number,
-  { decision = 'deny', digest, scope }: Decision,
+  { decision = 'deny', digest, scope }: JsonDecision,
 ): Failure | undefined {
   const about = { approval: row.id };
   if (approvalDigest(row, epoch).digest !== digest || row.state !== 'pending') {
@@ -92,12 +92,12 @@ function refusalOf(
 }
 
 /** The shape requires the text and the paths, which its type does not say. */
-const lineOf = ({ text: words = '', attach }: ReadBy<typeof MESSAGE>): ChatLine => ({
+const chatLine = ({ text: words = '', attach }: ReadBy<typeof MESSAGE>): ChatLine => ({
   text: words,
   ...(attach && { attach: attach.map(({ path = '', ...more }) => ({ path, ...more })) }),
 });
 
-const answerTo = ({ decision, scope }: Decision): { answer?: JsonObject } =>
+const answerTo = ({ decision, scope }: JsonDecision): { answer?: JsonObject } =>
   decision === 'value'
     ? { answer: { value: true } }
     : decision === 'scope' && scope !== undefined
@@ -144,13 +144,13 @@ export async function jsonChat(
     await working;
     start(line);
   }
-  async function decide(request: Decision): Promise<Outcome<null>> {
+  async function decide(request: JsonDecision): Promise<Outcome<null>> {
     const { approval: id = '', decision, why = '', digest = '' } = request;
     const found = await store.approvals({ id });
     const row = found.ok ? found.output[0] : undefined;
     const asker = row && (await askerOf(row));
     if (!row || !asker) return fail('not_found', `approval \`${id}\` not found in this chat`);
-    const refused = refusalOf(row, asker.epoch, request);
+    const refused = decisionProblem(row, asker.epoch, request);
     if (refused) return refused;
     const word = decision === 'deny' ? 'denied' : 'approved';
     const fields = { decision: word, why, by, digest, ...answerTo(request) } as const;
@@ -165,7 +165,7 @@ export async function jsonChat(
   const commands: Readonly<Record<string, (request: JsonObject) => Promise<Outcome<unknown>>>> = {
     async message(request) {
       const message = readValue(request, 'message', MESSAGE);
-      if (message.ok) await send(lineOf(message.output));
+      if (message.ok) await send(chatLine(message.output));
       return message;
     },
     async decision(request) {

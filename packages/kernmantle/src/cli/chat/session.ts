@@ -18,7 +18,7 @@ export interface ChatLine {
 }
 
 export type ChatSession = ReturnType<typeof createSession>;
-type Round = Outcome<ThreadResult>;
+type ChatRound = Outcome<ThreadResult>;
 
 /** Statuses of a thread that no line can continue. */
 const FINAL: ReadonlySet<string> = new Set(['denied', 'aborted', 'killed']);
@@ -53,7 +53,11 @@ export function createSession(call: CommandCall, work: ThreadWork, request: RunR
   /** True if the next line continues in a fork, and this thread stays as it is. */
   let isForked = false;
 
-  function followUp(id: string, line: ChatLine | undefined, signal: AbortSignal): Promise<Round> {
+  function followUp(
+    id: string,
+    line: ChatLine | undefined,
+    signal: AbortSignal,
+  ): Promise<ChatRound> {
     const options = compact<ResumeOptions>({
       ...next,
       words: line && { text: line.text, by: actorName(by) },
@@ -64,7 +68,7 @@ export function createSession(call: CommandCall, work: ThreadWork, request: RunR
     return threads.resume(id, signal, options);
   }
   /** Runs the line in a fork of the thread. A fork takes no files, so a line with files is refused. */
-  async function forkWith(id: string, line: ChatLine, signal: AbortSignal): Promise<Round> {
+  async function forkWith(id: string, line: ChatLine, signal: AbortSignal): Promise<ChatRound> {
     if (line.attach && line.attach.length > 0) {
       return fail(
         'invalid_input',
@@ -85,7 +89,7 @@ export function createSession(call: CommandCall, work: ThreadWork, request: RunR
     if (done.ok) isForked = false;
     return done;
   }
-  async function round(line?: ChatLine): Promise<Round> {
+  async function round(line?: ChatLine): Promise<ChatRound> {
     running = new AbortController();
     const { signal } = running;
     const { compact: _, ...settings } = next;

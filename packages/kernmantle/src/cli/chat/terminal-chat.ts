@@ -25,7 +25,7 @@ import { createScreen } from '../terminal/screen.ts';
 import { type Drawn, type Terminal, visible } from '../terminal/terminal.ts';
 import { paintDiff } from '../threads/ask-person.ts';
 import { fit, statusColour, toldOf, widthOf } from '../threads/status-text.ts';
-import { type ChatUi, completeIn, readLine } from './commands.ts';
+import { type ChatUi, completeIn, readTyped } from './commands.ts';
 import { createEditor } from './editor.ts';
 import { openHistory } from './history.ts';
 import type { ChatLine, ChatSession } from './session.ts';
@@ -37,8 +37,8 @@ const [REDRAW_MS, LEAVE_MS, ESCAPE_MS, MAX_DIFF] = [100, 1000, 50, 12];
 const QUIET: ReadonlySet<Json | undefined> = new Set(['approval', 'message', 'interrupt', 'pause']);
 const WHEEL = '⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏';
 
-/** Figures and words that the status line shows. */
-interface Figures {
+/** StatusFigures and words that the status line shows. */
+interface StatusFigures {
   directive: string;
   model: string;
   status: string;
@@ -51,7 +51,7 @@ interface Figures {
 }
 
 /** Returns the status line. In a narrow terminal the parts that matter least are left out first. */
-function statusLine(figures: Figures, columns: number, paint: Terminal['paint']): string {
+function statusLine(figures: StatusFigures, columns: number, paint: Terminal['paint']): string {
   const { directive, model, status, doing, turns, context, spend, labels } = figures;
   const parts = new Map([
     ['directive', directive],
@@ -94,7 +94,7 @@ export function createTerminalChat(terminal: Terminal) {
   const { paint, columns } = terminal;
   const screen = createScreen(terminal.write);
   const flow = createTextFlow(columns, paint);
-  const figures: Figures = {
+  const figures: StatusFigures = {
     directive: '',
     model: '',
     status: 'ready',
@@ -338,7 +338,7 @@ export function createTerminalChat(terminal: Terminal) {
         // `/own` at the end of a line is about its paste. The line stays, to be sent.
         const isOwn = /\s\/own\s*$/.test(text) || text.trim() === '/own';
         if (isOwn && typing.own()) return typing.replace(text.replace(/\s*\/own\s*$/, ''));
-        const read = readLine(ui, text);
+        const read = readTyped(ui, text);
         if (!read.ok) return complain(read);
         const { text: words, attach } = typing.take();
         history.add(words);
