@@ -67,13 +67,15 @@ function readCount(
 const borrowed = (store: Store): Store => ({ ...store, close: () => Promise.resolve() });
 
 /** Returns the name of the project in its store, and the digest of its items. A file needs no digest. */
-const servedBy = (runtime: Runtime): ReturnType<Runtime['served']> =>
-  runtime.registry.place === undefined
-    ? ok({ project: runtime.project, items: '', isSticky: false })
-    : runtime.served();
+const servedBy = (runtime: Runtime, { fleet }: Store): ReturnType<Runtime['served']> =>
+  fleet ? runtime.served() : ok({ project: runtime.project, items: '', isSticky: false });
 
-async function serveProject(runtime: Runtime, isSticky: boolean): Promise<Outcome<Served>> {
-  const servedProject = servedBy(runtime);
+async function serveProject(
+  runtime: Runtime,
+  store: Store,
+  isSticky: boolean,
+): Promise<Outcome<Served>> {
+  const servedProject = servedBy(runtime, store);
   if (!servedProject.ok) return servedProject;
   const threads = await runtime.threads();
   if (!threads.ok) return threads;
@@ -86,7 +88,7 @@ async function serveProject(runtime: Runtime, isSticky: boolean): Promise<Outcom
       id: servedProject.output.project,
       isSticky: isSticky || servedProject.output.isSticky,
       async items() {
-        const now = servedBy(runtime);
+        const now = servedBy(runtime, store);
         return now.ok ? ok(now.output.items) : now;
       },
       threads: threads.output,
@@ -143,7 +145,7 @@ async function openProjects(
     runtimes.push(opened.output);
   }
   for (const runtime of runtimes) {
-    const one = await serveProject(runtime, options.sticky === true);
+    const one = await serveProject(runtime, store, options.sticky === true);
     if (!one.ok) return await closed(one);
     const twin = served.find(({ project }) => project.id === one.output.project.id);
     if (twin) {
