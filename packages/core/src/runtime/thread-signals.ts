@@ -143,7 +143,7 @@ export async function compactThread(
   const sent = await signalThread(store, id, 'compact', focus === '' ? {} : { focus }, by, key);
   if (sent.ok || sent.error.code !== 'thread_ended') return sent;
   const { message, ...detail } = sent.error.detail;
-  return fail('thread_ended', `${message}; resume it with \`km threads resume ${id}\``, detail);
+  return fail('thread_ended', `${message}; resume it first`, detail);
 }
 
 /** States in which a thread waits for a person's action. */

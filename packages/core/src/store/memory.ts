@@ -189,7 +189,7 @@ function* writeRow(row: NewMemory, now: number): StoreSteps<Outcome<MemoryRow>> 
   const next = nextRow(row, before, now);
   const size = bytes + memoryBytes(next) - (before ? memoryBytes(before) : 0);
   if ((!before && rows >= MEMORY_BOUNDS.rows) || size > MEMORY_BOUNDS.bytes) {
-    const message = `memory \`${scope}\` is full: ${rows} of ${MEMORY_BOUNDS.rows} rows, ${bytes} of ${MEMORY_BOUNDS.bytes} bytes; remove rows with \`km memory forget ID\``;
+    const message = `memory \`${scope}\` is full: ${rows} of ${MEMORY_BOUNDS.rows} rows, ${bytes} of ${MEMORY_BOUNDS.bytes} bytes; remove rows first`;
     return fail('quota_exceeded', message, { scope, rows, bytes, bounds: MEMORY_BOUNDS });
   }
   yield [PURGE, tenant, project, scope, owner, now];
@@ -209,7 +209,7 @@ function* changeRow(change: MemoryChange, now: number): StoreSteps<Outcome<Memor
   if (hash === change.hash) {
     return yield* putRow({ ...row, endorsed_by: { how: 'endorsed', by: change.by, hash } });
   }
-  const message = `memory \`${id}\` has changed; read it again with \`km memory show ${id}\``;
+  const message = `memory \`${id}\` has changed; read it again`;
   return fail('conflict', message, { memory: id, hash });
 }
 

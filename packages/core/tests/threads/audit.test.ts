@@ -391,7 +391,7 @@ test.each([
     ONLY_DOCS,
     BROKEN,
     'permission_denied',
-    '`directive.modify` is not granted',
+    '`directive.modify` (`made`) is not granted',
   ],
 ])(
   'an item that is created is refused for what is wrong with it: %s',

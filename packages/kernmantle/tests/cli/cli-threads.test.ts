@@ -882,7 +882,7 @@ test('a person asks a thread to make room, and a thread that cannot refuses', as
     out: expect.stringContaining('compact'),
   });
   const ended = await km('threads', 'compact', 'last');
-  expect(ended).toMatchObject({ code: 1, err: expect.stringContaining('km threads resume') });
+  expect(ended).toMatchObject({ code: 1, err: expect.stringContaining('resume it first') });
   expect(await km('threads', 'compact', 'last', '--focus', 'x'.repeat(2001))).toMatchObject({
     code: 2,
     err: expect.stringContaining('at most 2000'),

@@ -207,6 +207,6 @@ export async function runMemory(live: LiveThreads, call: PrimitiveCall): Answer<
   const running = from?.__auth === undefined ? undefined : live.get(from.__thread_id ?? '');
   const command = COMMANDS[plainText(config.function ?? '')];
   if (running && command) return await command(call, running.thread);
-  const message = `\`${tool.id}\` needs a thread; call it in a directive, or use \`km memory\``;
+  const message = `\`${tool.id}\` needs a thread; call it in a directive`;
   return fail('permission_denied', message, { missing: '' });
 }

@@ -204,7 +204,7 @@ function mayTalk(
   if (!chat || kind === undefined) return ok(null);
   return fail(
     'invalid_input',
-    `directive \`${id}\` is ${kind}, which holds no conversation; use \`km run\``,
+    `directive \`${id}\` is ${kind}, which holds no conversation; run it as a thread`,
   );
 }
 

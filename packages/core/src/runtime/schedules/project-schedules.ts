@@ -119,7 +119,7 @@ export async function openSchedules(runtime: Runtime) {
     const row = page.ok ? page.output.rows[0] : undefined;
     if (!page.ok) return page;
     if (row) return ok({ row, now: page.output.now });
-    return fail('not_found', `schedule \`${name}\` not found; \`km schedule ls\` lists them`);
+    return fail('not_found', `schedule \`${name}\` not found; list the schedules`);
   }
 
   async function showRow(row: ScheduleRow, now: number): Promise<Outcome<ShownSchedule>> {
