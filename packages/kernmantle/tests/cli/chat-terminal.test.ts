@@ -45,7 +45,7 @@ async function chat({ root, home, env }: Fixture, size: string, words = '') {
       cwd: root,
       env: { ...env, TERM: 'xterm-256color', LC_ALL: 'C.UTF-8' },
     }).toString();
-  const line = `'${process.execPath}' '${KM}' chat ${words}; echo "exit=$?"; stty -a; sleep 1000`;
+  const line = `'${process.execPath}' '${KM}' chat ${words}; code=$?; stty -a > stty; echo "exit=$code"; sleep 1000`;
   tmux('new-session', '-d', '-x', columns, '-y', rows, '-s', 'c', `echo $$ > pid; ${line}`);
   onTestFinished(() => void spawnSync('tmux', ['-S', socket, 'kill-server']));
   const screen = (): string => tmux('capture-pane', '-p', '-t', 'c');
@@ -198,7 +198,7 @@ at(
       .trim();
     process.kill(Number(pid), 'SIGTERM');
     const over = await first.until('exit=130');
-    expect(await first.until(/ icanon/)).toMatch(/ echo /);
+    expect(readFileSync(join(fixture.root, 'stty'), 'utf8')).toMatch(/ icanon [^]* echo /);
     expect(over).toContain('km chat --resume');
     const file = join(fixture.root, '.ai/state/chat-history');
     expect(statSync(file).mode & 0o777).toBe(0o600);

@@ -177,9 +177,10 @@ test('trust holds in all projects of a user: each shows who decided, and a revok
   });
   const km = (at: Fixture, ...words: string[]) => runCommand(words, at.root, one.env);
   const { id, publicKey } = generateKeyPair();
-  expect((await km(one, 'trust', 'add', publicKey, '--name', 'anna')).code).toBe(0);
+  // A key can begin with `-`.
+  expect((await km(one, 'trust', 'add', '--name', 'anna', '--', publicKey)).code).toBe(0);
   expect((await km(one, 'trust', 'revoke', id)).code).toBe(0);
-  const again = await km(one, 'trust', 'add', publicKey);
+  const again = await km(one, 'trust', 'add', '--', publicKey);
   expect(again.code).not.toBe(0);
   expect(again.output).toContain('was revoked and stays revoked; trust a new key of its owner');
   expect((await km(two, 'init', '--id')).code).toBe(0);
