@@ -25,10 +25,7 @@ import { shippedSinks } from '../../src/kernel/primitives/shipped.ts';
 const ROOT = fileURLToPath(new URL('../../../..', import.meta.url));
 const BUNDLE = join(ROOT, 'bundle');
 const DEMO = join(BUNDLE, 'demo');
-const PRIMITIVES = [
-  ...['subprocess', 'http_client', 'function', 'thread', 'reader', 'mcp'],
-  'memory',
-];
+const PRIMITIVES = 'subprocess http_client function thread reader mcp memory'.split(' ');
 const TIERS = ['fast', 'balanced', 'general', 'reasoning', 'expert', 'orchestrator'];
 const TOPICS = 'overview directives permissions limits hooks spawning mcps stuck scripts'.split(
   ' ',

@@ -78,7 +78,7 @@ async function measure(files: number): Promise<{ peak: number; request: number }
   const child = spawn(
     process.execPath,
     ['-r', join(fixture.root, 'peak.cjs'), LAUNCHER, 'run', 'look', ...attach],
-    { cwd: fixture.root, env: env as NodeJS.ProcessEnv, stdio: ['ignore', 'ignore', 'pipe'] },
+    { cwd: fixture.root, env, stdio: ['ignore', 'ignore', 'pipe'] },
   );
   let said = '';
   child.stderr.on('data', (piece: Buffer) => {
