@@ -126,7 +126,9 @@ const USED = `SELECT count(*) AS n, coalesce(sum(octet_length(text) + octet_leng
 const PURGE = `DELETE FROM memories WHERE ${PLACE} AND expires <= $5`;
 const PUT = `INSERT INTO memories (${COLUMNS.join(', ')})
   VALUES (${COLUMNS.map((_, at) => `$${at + 1}`).join(', ')}) ON CONFLICT (tenant, project, id) DO UPDATE
-  SET ${COLUMNS.slice(5).map((name) => `${name} = excluded.${name}`).join()}`;
+  SET ${COLUMNS.slice(5)
+    .map((name) => `${name} = excluded.${name}`)
+    .join()}`;
 const REMOVE = 'DELETE FROM memories WHERE tenant = $1 AND project = $2 AND id = $3';
 
 const UNREADABLE = { labels: ['untrusted'], taint: ['untrusted'], sources: [] };
