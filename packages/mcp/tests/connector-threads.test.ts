@@ -1,5 +1,7 @@
 // Tests tools of other servers inside a thread: their permissions, the texts for the model, and the
 // labels of their answers.
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { getOwn, type JsonObject } from '@kernmantle/core/base';
 import { runCommand } from '@kernmantle/test-support/command-line';
 import {
@@ -45,6 +47,11 @@ const eventsOf = async ({ threads }: Stage, id: string) => {
 
 const DONE = { text: 'done' };
 
+const pendingOf = async ({ threads }: Stage) => {
+  const pending = await threads.store.approvals({ state: 'pending' });
+  return pending.ok ? pending.output : [];
+};
+
 test('a thread calls it with the right to call its server, not to connect', async () => {
   const ask = { tool_calls: [call('mcp/db/query', { sql: 'select 1' })] };
   const stage = await connected(
@@ -80,10 +87,30 @@ test('what it answered has been read: an untrusted thread does no harm without a
   );
   const done = await stage.threads.run({ directive: 'may' });
   expect(done).toMatchObject({ ok: true, output: { status: 'waiting' } });
-  const waiting = await stage.threads.store.approvals({ state: 'pending' });
-  expect(waiting.ok && waiting.output).toMatchObject([
+  expect(await pendingOf(stage)).toMatchObject([
     { shown: { operation: expect.stringContaining('mcp/db/query') } },
   ]);
+});
+
+test('the assistant of a chat reaches a signed server; the call asks, and an unsigned one is refused', async () => {
+  const ask = { tool_calls: [call('mcp/db/query', { sql: 'select 1' })] };
+  const stage = await connected({ assistant: [ask, DONE, ask, DONE] }, { tools: TOOLS }, {});
+  const { threads, fixture } = stage;
+  const request = {
+    directive: 'bundle:core/assistant',
+    message: 'count the rows',
+    chat: true,
+  } as const;
+  const asked = await threads.run(request);
+  expect(asked).toMatchObject({ ok: true, output: { status: 'waiting' } });
+  const [pending] = (await pendingOf(stage)).map(({ shown }) => shown.operation);
+  expect(pending).toBe('tool mcp/db/query');
+  const file = '.ai/tools/mcp/db/query.yaml';
+  fixture.write(file, `${readFileSync(join(fixture.root, file), 'utf8')}# changed\n`);
+  const refused = await threads.run(request);
+  const id = refused.ok ? refused.output.thread_id : '';
+  expect(JSON.stringify(await eventsOf(stage, id))).toContain('was changed after it was signed');
+  expect((await pendingOf(stage)).filter(({ thread }) => thread === id)).toEqual([]);
 });
 
 test('a thread with the right to connect runs the connector; a person still has to approve', async () => {

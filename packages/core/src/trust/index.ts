@@ -3,6 +3,7 @@ export {
   type CapabilityInfo,
   type CapabilityProblem,
   createCapabilityCatalog,
+  isNamePattern,
   normalizeCapability,
   RISK_TIERS,
   type RiskTier,

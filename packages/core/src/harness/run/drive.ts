@@ -4,7 +4,7 @@ import { type Failure, fail, messageOf, type Outcome, ok } from '../../base/inde
 import { shownPolicyFile } from '../../flow/index.ts';
 import { forkOf, type Recorded } from '../../journal/index.ts';
 import { isEnded } from '../../store/index.ts';
-import { capsOn, type Grant, grantName } from '../../trust/index.ts';
+import { capsOn, type Grant, grantName, isNamePattern } from '../../trust/index.ts';
 import { endDescendants, signalParent } from '../children/children.ts';
 import { roomNeeded } from '../compact/room.ts';
 import { checkGoal } from '../hooks/check-goal.ts';
@@ -47,9 +47,12 @@ function missingRights(thread: RightsHolder): Outcome<Failure | undefined> {
   if (!token.ok) return token;
   const { grants } = declared.output;
   const above = new Set(token.output.missingAtStart(grants).missing);
-  // The policy can allow nothing of a capability, even if the token has it.
+  // The policy can allow nothing of a capability, even if the token has it. Calls decide about the
+  // names of a pattern such as `mcp.*.call`.
   const refused = grants.filter(
-    (grant) => above.has(grant) || !token.output.holds(grant.capability).ok,
+    (grant) =>
+      above.has(grant) ||
+      !(isNamePattern(grant.capability) || token.output.holds(grant.capability).ok),
   );
   const [first] = refused;
   if (first === undefined) return ok(undefined);
