@@ -1,7 +1,7 @@
 // `km chat` in a real terminal: tmux draws it, and the tests type keys and read the screen. The model is a scripted
 // provider. Each test runs at 80x24 or 40x15.
 import { execFileSync, spawnSync } from 'node:child_process';
-import { readFileSync, statSync } from 'node:fs';
+import { existsSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { getOwn } from '@kernmantle/core/base';
@@ -36,6 +36,10 @@ async function afterPause(): Promise<void> {
   for (let rest = 8; rest > 0; rest--) await sleep(50);
 }
 
+/** Returns the processes that a process started. */
+const childrenOf = (pid: string): string[] =>
+  spawnSync('pgrep', ['-P', pid]).stdout.toString().split('\n').filter(Boolean);
+
 /** Starts `km chat` in a terminal. `until` waits for a text on the screen and returns the screen. */
 async function chat({ root, home, env }: Fixture, size: string, words = '') {
   const [columns = '80', rows = '24'] = size.split('x');
@@ -47,7 +51,12 @@ async function chat({ root, home, env }: Fixture, size: string, words = '') {
     }).toString();
   const line = `'${process.execPath}' '${KM}' chat ${words}; code=$?; stty -a > stty; echo "exit=$code"; sleep 1000`;
   tmux('new-session', '-d', '-x', columns, '-y', rows, '-s', 'c', `echo $$ > pid; ${line}`);
-  onTestFinished(() => void spawnSync('tmux', ['-S', socket, 'kill-server']));
+  onTestFinished(async () => {
+    const running = childrenOf(readFileSync(join(root, 'pid'), 'utf8').trim());
+    spawnSync('tmux', ['-S', socket, 'kill-server']);
+    // The chat writes its ending into the folder of the test.
+    while (running.some((pid) => existsSync(`/proc/${pid}`))) await sleep(50);
+  });
   const screen = (): string => tmux('capture-pane', '-p', '-t', 'c');
   async function until(text: string | RegExp): Promise<string> {
     for (;;) {
@@ -189,13 +198,8 @@ at(
     expect(first.screen().split('───').length).toBeGreaterThan(1);
     expect(first.screen().match(/^› ?$/gm)).toHaveLength(1);
     first.say('a secret sk-test-12345678');
-    await first.until(/› ?\n.*ready/);
-    const pid = execFileSync('pgrep', [
-      '-P',
-      readFileSync(join(fixture.root, 'pid'), 'utf8').trim(),
-    ])
-      .toString()
-      .trim();
+    await first.until(/12345678\s+short reply[^]*ready/);
+    const [pid] = childrenOf(readFileSync(join(fixture.root, 'pid'), 'utf8').trim());
     process.kill(Number(pid), 'SIGTERM');
     const over = await first.until('exit=130');
     expect(readFileSync(join(fixture.root, 'stty'), 'utf8')).toMatch(/ icanon [^]* echo /);

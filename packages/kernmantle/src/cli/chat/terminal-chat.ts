@@ -56,7 +56,7 @@ function statusLine(figures: StatusFigures, columns: number, paint: Terminal['pa
   const parts = new Map([
     ['directive', directive],
     ['model', model],
-    ['status', doing || status],
+    ['status', doing || (status === 'completed' ? 'ready' : status)],
     ['turns', turns > 0 ? `${turns} ${turns === 1 ? 'turn' : 'turns'}` : ''],
     ['context', context === undefined ? '' : `context ${context} %`],
     ['spend', spend],
@@ -97,7 +97,7 @@ export function createTerminalChat(terminal: Terminal) {
   const figures: StatusFigures = {
     directive: '',
     model: '',
-    status: 'ready',
+    status: 'completed',
     doing: '',
     turns: 0,
     spend: '',
@@ -154,7 +154,7 @@ export function createTerminalChat(terminal: Terminal) {
     const max = plainText(getOwn(limits.spend, 'value') ?? '');
     const spent = Number(plainText(cost.spend ?? '0'));
     Object.assign(figures, {
-      status: session.isWorking() ? 'running' : status === 'completed' ? 'ready' : status,
+      status: session.isWorking() ? 'running' : status,
       turns: Number(cost.turns ?? 0),
       spend: `${spent < 1 ? spent.toFixed(3) : spent.toFixed(2)} of ${max} ${plainText(limits.spend_currency) || 'USD'}`,
       ...(size > 0 && { context: Math.round((100 * Number(cost.context_tokens ?? 0)) / size) }),
@@ -171,6 +171,7 @@ export function createTerminalChat(terminal: Terminal) {
   const live = {
     onText(thread: string, piece: string): void {
       if (thread !== session?.id()) return;
+      if (!streamed) print('');
       [streamed, figures.doing] = [true, 'writes'];
       const rows = flow.push(piece);
       if (rows.length > 0) print(rows.join('\n'));

@@ -91,7 +91,12 @@ async function askAt(talk: Talk, text: string, row: Approval): Promise<PersonAns
   const { terminal, keyboard, signal } = talk;
   const keys = choicesFor(row).filter((word) => isKey(word));
   const options = `${[...keys.map((key) => KEYS[key]), '[w]hy', '[?]'].join(' ')} `;
-  terminal.ask(`${paintDiff(visible(text), terminal.paint)}\n${options}`);
+  const [title, ...details] = visible(text).split('\n');
+  const shown = [
+    terminal.paint('bold', title ?? ''),
+    paintDiff(details.join('\n'), terminal.paint),
+  ];
+  terminal.ask(`\n${shown.join('\n')}\n${options}`);
   await keyboard.discard(SETTLE_MS);
   for (;;) {
     const typed = await keyboard.key(signal);
