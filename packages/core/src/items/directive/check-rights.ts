@@ -113,12 +113,18 @@ function checkEntries(
   return grantList;
 }
 
+/**
+ * True for the tools of every MCP server, also of servers that the user adds later. It means what the servers do.
+ * The connectors, which it matches too, need a right of their own.
+ */
+const isAnyServer = ({ id = '' }: Permission): boolean => id.startsWith('mcp/*');
+
 /** Warns about an id without a tool. A full id is granted as written, also if the tool does not exist. */
 function checkToolId(permission: Permission, world: DirectiveWorld, findings: Findings): void {
   const { id = '' } = permission;
   if (!isToolEntry(permission)) return;
   if (isPattern(id)) {
-    if (toolsOf(permission, world).length > 0) return;
+    if (isAnyServer(permission) || toolsOf(permission, world).length > 0) return;
     const message = `no tool matches ${quoted(id)}, so this line grants nothing now`;
     return findings.warning('tool_unknown', placeOf(permission), message);
   }
@@ -184,7 +190,9 @@ function checkTools(
   for (const permission of entries.filter(isToolEntry)) {
     const tools = toolsOf(permission, world).map((tool) => ({
       id: tool.id,
-      lacking: needsOf(tool).filter((need) => !isMet(need)),
+      lacking: needsOf(tool).filter(
+        (need) => !isMet(need) && !(isAnyServer(permission) && need.capability === 'mcp.connect'),
+      ),
     }));
     const lacking = tools.flatMap((tool) => tool.lacking);
     if (lacking.length === 0) continue;

@@ -96,7 +96,7 @@ async function askAt(talk: Talk, text: string, row: Approval): Promise<PersonAns
     terminal.paint('bold', title ?? ''),
     paintDiff(details.join('\n'), terminal.paint),
   ];
-  terminal.ask(`\n${shown.join('\n')}\n${options}`);
+  terminal.ask(`\n${rows.join('\n')}\n${options}`);
   await keyboard.discard(SETTLE_MS);
   for (;;) {
     const typed = await keyboard.key(signal);
