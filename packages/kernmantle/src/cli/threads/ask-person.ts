@@ -92,7 +92,7 @@ async function askAt(talk: Talk, text: string, row: Approval): Promise<PersonAns
   const keys = choicesFor(row).filter((word) => isKey(word));
   const options = `${[...keys.map((key) => KEYS[key]), '[w]hy', '[?]'].join(' ')} `;
   const [title, ...details] = visible(text).split('\n');
-  const shown = [
+  const rows = [
     terminal.paint('bold', title ?? ''),
     paintDiff(details.join('\n'), terminal.paint),
   ];
