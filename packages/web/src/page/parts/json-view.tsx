@@ -7,7 +7,7 @@ import type { PageAnswer, PageFault } from '../api.ts';
 import { Button } from './button.tsx';
 import { CopyButton } from './copy.tsx';
 import { ErrorState } from './states.tsx';
-import { ForeignText } from './untrusted-text.tsx';
+import { ForeignText, MessageText } from './untrusted-text.tsx';
 
 /** Indents complete JSON. Other text remains unchanged. */
 function laidOut(text: string): string {
@@ -33,10 +33,12 @@ export function JsonView({ value }: { value: Data }) {
 export function PiecesView(props: {
   first: LongText;
   load: (offset: number) => Promise<PageAnswer<LongText>>;
+  /** True for a text of a conversation. */
+  isMessage?: boolean;
   author?: string;
   labels?: readonly string[];
 }) {
-  const { first, load, author, labels } = props;
+  const { first, load, isMessage, author, labels } = props;
   const [text, setText] = useState(first.text);
   const [next, setNext] = useState(first.next);
   const [error, setError] = useState<PageFault>();
@@ -58,12 +60,16 @@ export function PiecesView(props: {
   return (
     <div class="json">
       <CopyButton text={text} label="Copy text" />
-      <ForeignText
-        text={next === undefined ? laidOut(text) : text}
-        class="mono"
-        {...(author === undefined ? {} : { author })}
-        {...(labels === undefined ? {} : { labels })}
-      />
+      {isMessage ? (
+        <MessageText text={next === undefined ? laidOut(text) : text} />
+      ) : (
+        <ForeignText
+          text={next === undefined ? laidOut(text) : text}
+          class="mono"
+          {...(author === undefined ? {} : { author })}
+          {...(labels === undefined ? {} : { labels })}
+        />
+      )}
       {error ? <ErrorState error={error} /> : null}
       {next === undefined ? null : (
         <p class="pieces dim">

@@ -47,6 +47,22 @@ export function ForeignText(props: {
   );
 }
 
+/** Shows the text of a message. Blocks of code and headings are set apart; all else stays as written. */
+export function MessageText({ text }: { text: string }) {
+  const parts = text.split(/^(```[^]*?\n```[ ]*\n?|#{1,6} .*\n?)/m);
+  return (
+    <>
+      {parts.map((part, at) => {
+        const code = /^```.*\n([^]*?)\n?```\s*$/.exec(part);
+        const kind = code ? 'code' : part.startsWith('#') && at % 2 === 1 ? 'heading' : '';
+        return part === '' ? null : (
+          <ForeignText key={at} text={(code?.[1] ?? part).replace(/^\n+|\n+$/g, '')} class={kind} />
+        );
+      })}
+    </>
+  );
+}
+
 /** Renders one element per bit, so that a selection maps back to the original text. */
 function Bits(props: { bits: readonly ForeignBit[]; class: string }) {
   const { bits } = props;

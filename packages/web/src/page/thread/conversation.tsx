@@ -10,7 +10,7 @@ import { Time } from '../parts/figures.tsx';
 import { PiecesView } from '../parts/json-view.tsx';
 import { LabelChips } from '../parts/labels.tsx';
 import { EmptyState, useResource } from '../parts/states.tsx';
-import { ForeignText } from '../parts/untrusted-text.tsx';
+import { ForeignText, MessageText } from '../parts/untrusted-text.tsx';
 import { loadPiece } from './decision.tsx';
 import { threadResource } from './place.ts';
 import { iconOf } from './timeline-row.tsx';
@@ -92,9 +92,9 @@ function Message(props: { id: string; event: SlimEvent; isReplaced: boolean }) {
       </div>
       {event.type === 'compaction' ? <p class="dim">{event.text}</p> : null}
       {content ? (
-        <PiecesView first={content} load={loadPiece(id, event.seq, 'content')} />
+        <PiecesView isMessage first={content} load={loadPiece(id, event.seq, 'content')} />
       ) : (
-        <ForeignText text={event.preview ?? event.text ?? ''} />
+        <MessageText text={event.preview ?? event.text ?? ''} />
       )}
       {isCut && !content ? (
         <Button text={`Show all ${bytes(size)}`} class="more-link" onClick={() => setAsked(true)} />
@@ -206,7 +206,7 @@ export function Conversation(props: {
           <div class="message-head small flex">
             <b>The model</b> <span class="label">live, not recorded</span>
           </div>
-          <ForeignText text={text} />
+          <MessageText text={text} />
         </div>
       )}
     </div>

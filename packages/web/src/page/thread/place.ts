@@ -14,20 +14,20 @@ export interface ThreadPlace {
   readonly within: string;
 }
 
-export function placeIn(id: string): ThreadPlace {
+/** `first` is the tab of an address without one. */
+export function placeIn(id: string, first: ThreadTab): ThreadPlace {
   const { query } = route.value;
   const at = Number(query.get('at') ?? '');
   return {
-    tab: TABS.find((tab) => tab === query.get('tab')) ?? 'timeline',
+    tab: TABS.find((tab) => tab === query.get('tab')) ?? first,
     filter: ROW_FILTERS.find((filter) => filter === query.get('filter')),
     at: Number.isInteger(at) && at > 0 ? at : undefined,
     within: query.get('in') ?? id,
   };
 }
 
-/** The default tab `timeline` is not in the address. A tab adds a history entry, a row does not. */
-export const openTab = (tab: ThreadTab): void =>
-  setQuery({ tab: tab === 'timeline' ? undefined : tab }, false);
+/** A tab adds a history entry, a row does not. */
+export const openTab = (tab: ThreadTab): void => setQuery({ tab }, false);
 
 export const setFilter = (filter: RowFilter | undefined): void => setQuery({ filter });
 

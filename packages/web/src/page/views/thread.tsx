@@ -195,7 +195,8 @@ function stepOf({ place, rows, selected, folded }: ThreadParts): TimelineEntry |
   );
 }
 
-function Work(parts: ThreadParts) {
+/** `isTalk`: the conversation has the whole width while no step is selected. */
+function Work({ isTalk, ...parts }: ThreadParts & { isTalk: boolean }) {
   const { live, folded, sums, place, currency, selectSeq } = parts;
   const isBeginningMissing = !live.isWhole && live.events.length > 0;
   return (
@@ -214,15 +215,17 @@ function Work(parts: ThreadParts) {
         {live.error && live.view ? <ErrorState error={live.error} again={live.again} /> : null}
         <TabBody {...parts} />
       </section>
-      <Inspector
-        thread={place.within}
-        seq={place.at}
-        row={stepOf(parts)}
-        rows={folded.rows}
-        events={live.events}
-        currency={currency}
-        onSelect={selectSeq}
-      />
+      {isTalk && place.at === undefined ? null : (
+        <Inspector
+          thread={place.within}
+          seq={place.at}
+          row={stepOf(parts)}
+          rows={folded.rows}
+          events={live.events}
+          currency={currency}
+          onSelect={selectSeq}
+        />
+      )}
     </div>
   );
 }
@@ -384,7 +387,10 @@ function Thread({ id }: { id: string }) {
   const { view } = live;
   const folded = useFold(events);
   const sums = useMemo(() => sumRows(folded.rows), [folded]);
-  const place = placeIn(id);
+  const isChat = view?.thread.runner === 'chat';
+  const place = placeIn(id, isChat ? 'conversation' : 'timeline');
+  // In a chat, the conversation has the whole page.
+  const isTalk = isChat && place.tab === 'conversation';
   const { rows, toggle, readers } = useRows(id, live, folded, place);
   const [wished, setFollow] = useState<boolean>();
   const [isUnfolded, setUnfolded] = useState(false);
@@ -455,13 +461,17 @@ function Thread({ id }: { id: string }) {
   const isStale = connection.value.state === 'lost' || connection.value.state === 'over';
   return (
     <>
-      <main class={`thread-page ${isStale ? 'is-stale' : ''}`}>
+      <main class={`thread-page ${isTalk ? 'is-talk' : ''} ${isStale ? 'is-stale' : ''}`}>
         <ThreadHeader {...acts} troubles={troubles} until={until} />
         <DueBar approvals={view.due} thread={id} />
-        <Outcome view={view} />
-        <Answers {...parts} onRaise={() => setSheet('raise')} />
-        <Work {...parts} />
-        {isSaying || view.thread.runner === 'chat' ? (
+        {isTalk ? null : (
+          <>
+            <Outcome view={view} />
+            <Answers {...parts} onRaise={() => setSheet('raise')} />
+          </>
+        )}
+        <Work {...parts} isTalk={isTalk} />
+        {isSaying || isChat ? (
           <Composer
             view={view}
             acting={acting}
