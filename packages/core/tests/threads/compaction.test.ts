@@ -36,7 +36,7 @@ const LIMITS = (context = 'compact="auto"', size = 16_000): string =>
 const messagesOf = ({ body }: ScriptedRequest): JsonObject[] =>
   (getOwn(body, 'messages') as JsonObject[]) ?? [];
 const isSummary = (request: ScriptedRequest): boolean =>
-  JSON.stringify(request.body).includes('The turns to summarise');
+  getOwn(request.body, 'tools') === undefined;
 const systemOf = ({ body }: ScriptedRequest): string => JSON.stringify(getOwn(body, 'system'));
 
 interface Plan {

@@ -264,10 +264,7 @@ class Pass {
     const { whole } = this.window;
     const mark = `=====${Buffer.from(ports.random(MARK_BYTES)).toString('hex')}=====`;
     const turns = renderedTurns(replaced, bytesFor(whole / 2, talk.ratio));
-    const prompt = summaryPrompt(mark, turns, {
-      before: talk.room.last.summary,
-      request: this.#need.request,
-    });
+    const prompt = summaryPrompt(mark, turns, talk.room.last.summary, this.#need.request);
     const conversation = new Conversation();
     conversation.user(prompt, mergeAll([talk.conversation.ownMarks(), ...this.#otherMarks()]));
     const { references: _, ...own } = talk;
