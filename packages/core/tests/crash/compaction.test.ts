@@ -73,64 +73,64 @@ async function checkCharges(store: Store, id: string, events: readonly StoredEve
   expect(budget.output.used.tokens).toBe(BigInt(charged));
 }
 
-test(
-  `killed ${KILLS} times around its passes, a thread loses nothing and pays once`,
-  { timeout: timeoutMs(60_000 + KILLS * 5000) },
-  async () => {
-    let isOver = false;
-    const made = await stage({ ...directive('lead', PARTS), ...FILES }, (request) =>
-      reply(request, isOver),
-    );
-    const store = await openRegistry(made);
-    const moments = ofToday(MOMENTS, Math.min(KILLS, MOMENTS.length));
-    for (let kill = 0; kill < KILLS; kill++) {
-      const before = (await rowsOf(store)).reduce((sum, { seq }) => sum + seq, 0);
-      const life = live(made, moments[kill % moments.length]);
-      await life.over;
-      const told = life.lines.filter((line) => line.startsWith('event ')).length;
-      const after = (await rowsOf(store)).reduce((sum, { seq }) => sum + seq, 0);
-      expect(after).toBeGreaterThanOrEqual(before + told);
-    }
-    isOver = true;
-    await live(made).over;
+test(`killed ${KILLS} times around its passes, a thread loses nothing and pays once`, {
+  timeout: timeoutMs(60_000 + KILLS * 5000),
+}, async () => {
+  let isOver = false;
+  const made = await stage({ ...directive('lead', PARTS), ...FILES }, (request) =>
+    reply(request, isOver),
+  );
+  const store = await openRegistry(made);
+  const moments = ofToday(MOMENTS, Math.min(KILLS, MOMENTS.length));
+  for (let kill = 0; kill < KILLS; kill++) {
+    const before = (await rowsOf(store)).reduce((sum, { seq }) => sum + seq, 0);
+    const life = live(made, moments[kill % moments.length]);
+    await life.over;
+    const told = life.lines.filter((line) => line.startsWith('event ')).length;
+    const after = (await rowsOf(store)).reduce((sum, { seq }) => sum + seq, 0);
+    expect(after).toBeGreaterThanOrEqual(before + told);
+  }
+  isOver = true;
+  await live(made).over;
 
-    const [lead, ...others] = await rowsOf(store);
-    expect(others).toEqual([]);
-    const { id = '', status = '' } = lead ?? {};
-    expect(status).toBe('completed');
-    const events = await journalOf(store, id);
-    expect(events.map(({ seq }) => seq)).toEqual(events.map((_, at) => at + 1));
-    const passes = events.filter(({ type }) => type === 'compaction');
-    expect(passes.length).toBeGreaterThan(KILLS / 8);
-    expect(passes.map(({ data }) => data.number)).toEqual(passes.map((_, at) => at + 1));
-    // A recorded reply is used, so each pass has at most one.
-    const replies = events.filter(({ data }) => data.compact !== undefined);
-    expect(new Set(replies.map(({ data }) => data.compact)).size).toBe(replies.length);
-    expect(replies.length).toBeGreaterThan(0);
-    await checkCharges(store, id, events);
-    // Each write is made once, or its outcome is unknown.
-    const written = linesOf(made, 'write').map((line) => line.split(' ')[0]);
-    expect(new Set(written).size).toBe(written.length);
-    const unknown = events.filter(({ type, data }) =>
-      type === 'tool_result' ? plainText(getOwn(data.content, 'error')).includes('outcome_unknown') : false,
-    );
-    const writes = events.filter(
-      ({ type, data }) => type === 'tool_call' && data.tool === 'probe/write',
-    );
-    expect(written.length).toBeGreaterThanOrEqual(writes.length - unknown.length);
-    await store.close();
+  const [lead, ...others] = await rowsOf(store);
+  expect(others).toEqual([]);
+  const { id = '', status = '' } = lead ?? {};
+  expect(status).toBe('completed');
+  const events = await journalOf(store, id);
+  expect(events.map(({ seq }) => seq)).toEqual(events.map((_, at) => at + 1));
+  const passes = events.filter(({ type }) => type === 'compaction');
+  expect(passes.length).toBeGreaterThan(KILLS / 8);
+  expect(passes.map(({ data }) => data.number)).toEqual(passes.map((_, at) => at + 1));
+  // A recorded reply is used, so each pass has at most one.
+  const replies = events.filter(({ data }) => data.compact !== undefined);
+  expect(new Set(replies.map(({ data }) => data.compact)).size).toBe(replies.length);
+  expect(replies.length).toBeGreaterThan(0);
+  await checkCharges(store, id, events);
+  // Each write is made once, or its outcome is unknown.
+  const written = linesOf(made, 'write').map((line) => line.split(' ')[0]);
+  expect(new Set(written).size).toBe(written.length);
+  const unknown = events.filter(({ type, data }) =>
+    type === 'tool_result'
+      ? plainText(getOwn(data.content, 'error')).includes('outcome_unknown')
+      : false,
+  );
+  const writes = events.filter(
+    ({ type, data }) => type === 'tool_call' && data.tool === 'probe/write',
+  );
+  expect(written.length).toBeGreaterThanOrEqual(writes.length - unknown.length);
+  await store.close();
 
-    const runtime = await made.fixture.open({ tools: probeTools(() => 'never run') });
-    const threads = await runtime.threads();
-    if (!threads.ok) throw new Error(threads.error.detail.message);
-    expectSame(await threads.output.replay(id));
-    await runtime.close();
-    if (process.env.KERNMANTLE_FIGURES) {
-      const begun = events.filter(({ type }) => type === 'turn_start').length;
-      const lost = events.filter(({ data }) => data.charged_unread !== undefined).length;
-      process.stderr.write(
-        `${KILLS} kills: ${events.length} events, ${begun} requests, ${passes.length} passes, ${replies.length} summaries, ${lost} replies lost, ${writes.length} writes of which ${unknown.length} unknown\n`,
-      );
-    }
-  },
-);
+  const runtime = await made.fixture.open({ tools: probeTools(() => 'never run') });
+  const threads = await runtime.threads();
+  if (!threads.ok) throw new Error(threads.error.detail.message);
+  expectSame(await threads.output.replay(id));
+  await runtime.close();
+  if (process.env.KERNMANTLE_FIGURES) {
+    const begun = events.filter(({ type }) => type === 'turn_start').length;
+    const lost = events.filter(({ data }) => data.charged_unread !== undefined).length;
+    process.stderr.write(
+      `${KILLS} kills: ${events.length} events, ${begun} requests, ${passes.length} passes, ${replies.length} summaries, ${lost} replies lost, ${writes.length} writes of which ${unknown.length} unknown\n`,
+    );
+  }
+});
