@@ -1,5 +1,5 @@
 // `GET cost`, `audit` and `policy`, and the report behind the first of them.
-import { getOwn } from '@kernmantle/core/base';
+import { getOwn, plainText } from '@kernmantle/core/base';
 import { parseMoney } from '@kernmantle/core/llm';
 import { runCommand } from '@kernmantle/test-support/command-line';
 import { makeFixture } from '@kernmantle/test-support/project';
@@ -100,7 +100,7 @@ test('the share of summaries is shown, of the project and of the thread', async 
   const stored = await made.threads.store.read(id);
   const spent = (stored.ok ? stored.output : [])
     .filter(({ type, data }) => type === 'assistant_message' && data['compact'] !== undefined)
-    .reduce((total, { data }) => total + nano(String(data['spend'])), 0n);
+    .reduce((total, { data }) => total + nano(plainText(data['spend'] ?? '')), 0n);
   expect(spent).toBeGreaterThan(0n);
   const api = bareApi(made.runtime, addCostRoutes);
   const report = (await api.get('/cost')).output as unknown as CostReport;

@@ -22,6 +22,7 @@ import {
 import { afterEach, expect, test } from 'vitest';
 import { getOwn, type JsonObject, textAt } from '../../src/base/index.ts';
 import type { ScriptedReply, ScriptedRequest } from '../../src/llm/index.ts';
+import { compactThread } from '../../src/runtime/index.ts';
 
 afterEach(endLives);
 
@@ -224,6 +225,38 @@ test.each([
   expect(passes.filter(({ data }) => data['tier'] === 'summary')).toEqual([]);
   await replays(made);
 });
+
+test('a summary that cannot be paid leaves the facts, and the thread goes on', async () => {
+  const limits = LIMITS().replace('<spend>1000</spend>', '<spend>0.16</spend>');
+  const files = { '.ai/config/limits.yaml': 'compaction: { model: claude-opus-4-1 }' };
+  const made = await play({ turns: 16, parts: { limits }, files });
+  const result = await run(made, 'lead');
+  expect(result).toMatchObject({ status: 'completed', text: 'all done' });
+  expect(made.provider.requests.filter(isSummary)).toEqual([]);
+  const passes = await eventsOf(made, result.thread_id, 'compaction');
+  const [facts] = passes.filter(({ data }) => data['tier'] === 'facts');
+  expect(textAt(facts?.data, 'rejected')).toContain('spend');
+  await replays(made);
+});
+
+test.each(['script', 'plan'])(
+  'a %s holds no conversation and refuses the request',
+  async (kind) => {
+    const text = Object.values(directive('lead', { permissions: PROBES }))[0] ?? '';
+    const made = await stage(
+      {
+        '.ai/directives/lead.md':
+          kind === 'plan'
+            ? text.replace('<process>', '<process mode="plan">')
+            : text.replace('<step name="go">Do it</step>', '<script>/return { "a": 1 }</script>'),
+      },
+      () => ({ text: 'return { a: 1 }' }),
+    );
+    const { thread_id: id } = await run(made, 'lead');
+    const asked = await compactThread(made.threads.store, id, { who: 'ann', channel: 'cli' });
+    expect(asked).toMatchObject({ ok: false, error: { code: 'invalid_input' } });
+  },
+);
 
 test('`off` keeps the stop, also without the word where the directive has a number', async () => {
   for (const context of ['compact="off"', '']) {

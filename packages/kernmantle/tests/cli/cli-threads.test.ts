@@ -903,6 +903,11 @@ test('`--context-compact` turns compaction on for a thread that ended at its win
   const shown = (await km('threads', 'show', 'last', '--json')).out;
   expect(shown).toMatch(/"context_compact": ?\{\s*"value": ?"results",\s*"from": ?"caller"/);
 
+  const explained = JSON.parse((await km('explain', 'directive', 'narrow', '--json')).out);
+  expect(JSON.stringify(explained)).toContain(
+    '"context_compact":{"value":"off","from":"directive"',
+  );
+
   const topic = (name: string): ScriptedReply => ({
     tool_calls: [{ name: 'help', arguments: { topic: name } }],
   });
