@@ -66,11 +66,13 @@ export function summaryPrompt(
   ].join('\n');
 }
 
-/** A summary, or the reason why there is none. */
-export type Summary = { readonly spend?: string; readonly model?: string } & (
-  | { readonly text: string }
-  | { readonly rejected: string }
-);
+/** A summary, or the reason why there is none. Absent both: no model was asked. */
+export interface Summary {
+  readonly text?: string;
+  readonly rejected?: string;
+  readonly spend?: string;
+  readonly model?: string;
+}
 
 export function judgeSummary({ content, stop, broken, model }: ModelReply): Summary {
   const text = content.map((block) => (block.type === 'text' ? block.text : '')).join('');
