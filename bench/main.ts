@@ -18,6 +18,7 @@ const SUITES = [
   'turn-calls',
   'harness-stream',
   'harness-growth',
+  'harness-compact',
   'harness-concurrent',
   'script',
   'mcp',

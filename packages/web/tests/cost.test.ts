@@ -1,4 +1,5 @@
 // `GET cost`, `audit` and `policy`, and the report behind the first of them.
+import { getOwn, plainText } from '@kernmantle/core/base';
 import { parseMoney } from '@kernmantle/core/llm';
 import { runCommand } from '@kernmantle/test-support/command-line';
 import { makeFixture } from '@kernmantle/test-support/project';
@@ -10,10 +11,12 @@ import {
   READ,
   read,
   run,
+  stage,
 } from '@kernmantle/test-support/thread-project';
 import { expect, test } from 'vitest';
 import type { CostGroup, CostReport } from '../src/model/api.ts';
 import { addCostRoutes } from '../src/server/routes/cost.ts';
+import { threadCost } from '../src/server/thread/thread-cost.ts';
 import { bareApi } from './support/bare-api.ts';
 
 const nano = (text: string): bigint => {
@@ -72,6 +75,44 @@ test('every charge is counted once, by directive, model and day; hooks stand by 
   const { since: _, ...again } = (await api.get('/cost')).output;
   const { since: __, ...before } = report as unknown as typeof again & { since: number };
   expect(again).toEqual(before);
+});
+
+test('the share of summaries is shown, of the project and of the thread', async () => {
+  let reads = 0;
+  const made = await stage(
+    {
+      ...directive('look', {
+        permissions: READ,
+        limits: '<turns>50</turns><context compact="auto">12000</context>',
+      }),
+      ...Object.fromEntries(
+        Array.from({ length: 20 }, (_, at) => [`notes/${at}.txt`, 'word '.repeat(800)]),
+      ),
+    },
+    ({ body }) => {
+      if (getOwn(body, 'tools') === undefined) return { text: 'Done: read it' };
+      reads += 1;
+      return reads < 20 ? read(`notes/${reads}.txt`) : { text: 'done' };
+    },
+  );
+  const { thread_id: id, status } = await run(made, 'look');
+  expect(status).toBe('completed');
+  const stored = await made.threads.store.read(id);
+  const spent = (stored.ok ? stored.output : [])
+    .filter(({ type, data }) => type === 'assistant_message' && data['compact'] !== undefined)
+    .reduce((total, { data }) => total + nano(plainText(data['spend'] ?? '')), 0n);
+  expect(spent).toBeGreaterThan(0n);
+  const api = bareApi(made.runtime, addCostRoutes);
+  const report = (await api.get('/cost')).output as unknown as CostReport;
+  for (const group of [report.total, report.by_directive[0], report.by_model[0]])
+    expect(nano(group?.summaries ?? '')).toBe(spent);
+  const row = await made.threads.store.thread(id);
+  const own = row.ok ? await threadCost(made.threads.store, row.output) : row;
+  expect(own).toMatchObject({ ok: true, output: { total: { summaries: Number(spent) / 1e9 } } });
+  const { fixture } = made;
+  expect((await runCommand(['cost'], fixture.root, fixture.env)).output).toContain(
+    'USD for summaries',
+  );
 });
 
 test('where nothing ran, nothing was paid and nothing is made', async () => {

@@ -84,32 +84,35 @@ interface Trusted {
   results: AnsweredResult[];
 }
 
-/** Position of a reply: its turn, its message, and its first block there. */
-interface ReplyStart {
+/** One addition to a conversation. The messages join neighbours of one role. */
+interface Part extends Message {
+  /** Turn of the last reply before it. The opening has turn 0, the message of a compaction the last turn it replaces. */
   readonly turn: number;
-  readonly at: number;
-  readonly block: number;
+  readonly bytes: number;
+  /** Tool or verb of a result. Absent: the part is no result, or a reference has taken its place. */
+  readonly tool?: string | undefined;
+  /** Number of the event of a result. Absent: the store has not told it yet. */
+  seq?: number | undefined;
+  /** True for the message of a compaction. */
+  readonly isNote?: true;
 }
 
-/** A result in a conversation. `seq`: the number of its event. Absent: a reference has taken its place. */
-interface ShownResult {
-  readonly block: Extract<Block, { type: 'tool_result' }>;
-  readonly tool: string;
-  readonly turn: number;
-  readonly seq?: number;
+/** Returns the part with a reference instead of the result. */
+function asReference(part: Part): NewPart {
+  const { role, turn, tool = '', seq = 0, content } = part;
+  const [block] = content;
+  if (block?.type !== 'tool_result') return part;
+  const { files: _, ...rest } = block;
+  return { role, turn, content: [{ ...rest, content: clearedResult(seq, tool, block.content) }] };
 }
 
-const blockBytes = (content: readonly Block[]): number =>
-  content.reduce((sum, block) => sum + JSON.stringify(block).length, 0);
+type NewPart = Omit<Part, 'bytes'>;
 
 export class Conversation {
+  #parts: Part[] = [];
   #messages: Message[] = [];
-  /** Replies of the model, in order. A compaction removes the first ones. */
-  #replies: ReplyStart[] = [];
-  /** Messages before the first reply. Set by the first compaction. */
-  #opening: readonly Message[] | undefined;
-  /** Tool or verb of each result, and the number of its event as soon as it is known. Calls can have equal ids. */
-  readonly #results = new WeakMap<Block, { readonly tool: string; readonly seq?: number }>();
+  /** Turn of the last reply of the model. */
+  #turn = 0;
   #marks = EMPTY;
   /** Calls of the last reply without a result, in order. */
   readonly #open = new Map<string, ToolCallBlock>();
@@ -189,14 +192,8 @@ export class Conversation {
   }
 
   /** Adds a reply. `turn`: the turn of a reply of the model. */
-  assistant(content: readonly Block[], turn?: number): void {
-    const { length } = this.#messages;
-    const last = this.#messages.at(-1);
-    const isJoined = last?.role === 'assistant';
-    if (turn !== undefined && content.length > 0) {
-      const block = isJoined ? last.content.length : 0;
-      this.#replies.push({ turn, at: isJoined ? length - 1 : length, block });
-    }
+  assistant(content: readonly Block[], turn = this.#turn): void {
+    if (content.length > 0) this.#turn = turn;
     this.#add('assistant', content);
     for (const block of content) if (block.type === 'tool_call') this.#open.set(block.id, block);
   }
@@ -220,8 +217,7 @@ export class Conversation {
     const error = isError && { is_error: true };
     const block: Block = { type: 'tool_result', id, content, ...error, ...files };
     const name = tool === '' || call?.name === 'help' ? (call?.name ?? '') : tool;
-    this.#results.set(block, { tool: name, ...(seq !== undefined && { seq }) });
-    this.#add('user', [block]);
+    this.#add('user', [block], { tool: name, seq });
     if (this.#open.size > 0) return;
     for (const add of this.#late.splice(0)) add();
   }
@@ -258,56 +254,22 @@ export class Conversation {
    * Sets the numbers of the results, which a live thread learns from the store. `events` are in order. Calls can have
    * equal ids, so the newest results come first.
    */
-  numberResults(events: readonly { readonly seq: number; readonly id: string }[]): void {
-    const rest = [...events];
-    for (const { block, tool } of this.results().toReversed()) {
-      if (!this.#results.has(block)) continue;
-      const at = rest.findLastIndex(({ id }) => id === block.id);
+  numberResults(events: readonly Recorded[]): void {
+    const rest = events.filter((event) => event.type === 'tool_result');
+    for (const part of this.#parts.toReversed()) {
+      if (part.tool === undefined || part.seq !== undefined) continue;
+      const [block] = part.content;
+      const at = rest.findLastIndex(
+        ({ data }) => block?.type === 'tool_result' && data.call_id === block.id,
+      );
       const [event] = at < 0 ? [] : rest.splice(at, 1);
-      if (event) this.#results.set(block, { tool, seq: event.seq });
+      part.seq = event?.seq;
     }
   }
 
-  /** Returns the results in the conversation, the oldest first, with their turns. The opening has turn 0. */
-  results(): ShownResult[] {
-    const list: ShownResult[] = [];
-    for (const [at, { content }] of this.#messages.entries()) {
-      const turn = this.#replies.findLast((reply) => reply.at <= at)?.turn ?? 0;
-      for (const block of content) {
-        if (block.type !== 'tool_result') continue;
-        list.push({ block, turn, ...(this.#results.get(block) ?? { tool: '' }) });
-      }
-    }
-    return list;
-  }
-
-  /** Returns the turns of the replies, the oldest first. */
-  turns(): readonly number[] {
-    return this.#replies.map(({ turn }) => turn);
-  }
-
-  /** Returns the messages after the opening, and how many of them a compaction up to this turn would replace. */
-  since(upto: number): {
-    readonly replaced: readonly Message[];
-    readonly after: readonly Message[];
-  } {
-    const [first] = this.#replies;
-    const begin = this.#opening?.length ?? first?.at ?? this.#messages.length;
-    const end = this.#replies.find(({ turn }) => turn > upto);
-    const rest = end && this.#messages[end.at]?.content.slice(0, end.block);
-    const replaced = this.#messages.slice(begin, end?.at);
-    if (rest && rest.length > 0) replaced.push({ role: 'assistant', content: rest });
-    return { replaced, after: this.#from(upto) };
-  }
-
-  /** Returns the messages from the first reply after this turn. */
-  #from(upto: number): Message[] {
-    const start = this.#replies.find(({ turn }) => turn > upto);
-    const first = start && this.#messages[start.at];
-    if (!first) return [];
-    const head =
-      start.block === 0 ? first : { ...first, content: first.content.slice(start.block) };
-    return [head, ...this.#messages.slice(start.at + 1)];
+  /** Returns the parts of the messages, the oldest first. */
+  parts(): readonly Part[] {
+    return this.#parts;
   }
 
   /**
@@ -316,61 +278,47 @@ export class Conversation {
    */
   compact(data: Compaction): void {
     this.learn(unpackMarks(data.marks));
-    if (data.cleared) this.#clearResults(new Set(data.cleared));
-    if (data.upto !== undefined) this.#replaceTurns(data.upto, compactionText(data));
-    this.#bytes = this.#messages.reduce((sum, { content }) => sum + blockBytes(content), 0);
-  }
-
-  #clearResults(cleared: ReadonlySet<number>): void {
-    const refer = (block: Block): Block => {
-      const { seq = -1, tool = '' } = this.#results.get(block) ?? {};
-      if (block.type !== 'tool_result' || !cleared.has(seq)) return block;
-      const { files: _, ...rest } = block;
-      return { ...rest, content: clearedResult(seq, tool, block.content) };
+    const { upto = 0, cleared = [] } = data;
+    const past = this.#parts;
+    const note: NewPart = {
+      role: 'user',
+      turn: upto,
+      content: [{ type: 'text', text: compactionText(data) }],
+      isNote: true,
     };
-    this.#messages = this.#messages.map((message) => {
-      const content = message.content.map(refer);
-      const isSame = content.every((block, at) => block === message.content[at]);
-      return isSame ? message : { ...message, content };
-    });
-  }
-
-  #replaceTurns(upto: number, text: string): void {
-    const [first] = this.#replies;
-    const opening = (this.#opening ??= this.#messages.slice(0, first?.at));
-    const start = this.#replies.find(({ turn }) => turn > upto);
-    const rest = this.#from(upto);
-    const replies = this.#replies.filter(({ turn }) => turn > upto);
-    const block = { type: 'text', text } as const;
-    const last = opening.at(-1);
-    const before: Message[] =
-      last?.role === 'user'
-        ? [...opening.slice(0, -1), { role: 'user', content: [...last.content, block] }]
-        : [...opening, { role: 'user', content: [block] }];
-    const { at = 0, block: offset = 0 } = start ?? {};
-    this.#messages = [...before, ...rest];
-    this.#replies = replies.map((reply) => ({
-      turn: reply.turn,
-      at: reply.at - at + before.length,
-      block: reply.at === at ? reply.block - offset : reply.block,
-    }));
+    const rest = past
+      .filter(({ turn }) => turn > upto)
+      .map((part) => (cleared.includes(part.seq ?? -1) ? asReference(part) : part));
+    [this.#parts, this.#messages, this.#bytes] = [[], [], 0];
+    for (const part of past) if (part.turn === 0) this.#put(part);
+    for (const part of upto === 0 ? rest : [note, ...rest]) this.#put(part);
   }
 
   /** Removes all messages for a new attempt. The marks stay. */
   clear(): void {
     this.#open.clear();
-    [this.#replies, this.#opening] = [[], undefined];
-    [this.#messages, this.#late, this.#bytes] = [[], [], 0];
+    [this.#parts, this.#messages, this.#late] = [[], [], []];
+    [this.#turn, this.#bytes] = [0, 0];
     this.#trusted = { texts: [], said: [], results: [] };
   }
 
+  #add(
+    role: Message['role'],
+    content: readonly Block[],
+    result?: Pick<Part, 'tool' | 'seq'>,
+  ): void {
+    if (content.length > 0) this.#put({ role, content, turn: this.#turn, ...result });
+  }
+
   /** Joins neighbours of one role, because providers require that the roles alternate. */
-  #add(role: Message['role'], content: readonly Block[]): void {
-    if (content.length === 0) return;
-    for (const block of content) {
-      this.#bytes += JSON.stringify(block).length;
-      this.#hasFiles ||= block.type === 'file' || (block.type === 'tool_result' && !!block.files);
-    }
+  #put(part: NewPart): void {
+    const { role, content } = part;
+    const bytes = content.reduce((sum, block) => sum + JSON.stringify(block).length, 0);
+    this.#parts.push({ ...part, bytes });
+    this.#bytes += bytes;
+    this.#hasFiles ||= content.some(
+      (block) => block.type === 'file' || (block.type === 'tool_result' && !!block.files),
+    );
     const last = this.#messages.at(-1);
     if (last?.role !== role) this.#messages.push({ role, content: [...content] });
     else

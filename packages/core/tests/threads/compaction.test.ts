@@ -3,7 +3,8 @@ import { endLives, live } from '@kernmantle/test-support/crash-driver';
 import { probeTools } from '@kernmantle/test-support/crash-project';
 import { expectSame } from '@kernmantle/test-support/expect-same';
 import { isLate } from '@kernmantle/test-support/late-store';
-import { isSoak, ofToday, runs } from '@kernmantle/test-support/soak';
+import { TRUSTING } from '@kernmantle/test-support/project';
+import { ofToday } from '@kernmantle/test-support/soak';
 import {
   answer,
   call,
@@ -18,11 +19,10 @@ import {
   type Stage,
   stage,
 } from '@kernmantle/test-support/thread-project';
-import fc from 'fast-check';
 import { afterEach, expect, test } from 'vitest';
-import { getOwn, type JsonObject, plainText, textAt } from '../../src/base/index.ts';
-import type { ProgramTool } from '../../src/kernel/index.ts';
+import { getOwn, type JsonObject, textAt } from '../../src/base/index.ts';
 import type { ScriptedReply, ScriptedRequest } from '../../src/llm/index.ts';
+import { compactThread } from '../../src/runtime/index.ts';
 
 afterEach(endLives);
 
@@ -36,7 +36,7 @@ const LIMITS = (context = 'compact="auto"', size = 16_000): string =>
 const messagesOf = ({ body }: ScriptedRequest): JsonObject[] =>
   (getOwn(body, 'messages') as JsonObject[]) ?? [];
 const isSummary = (request: ScriptedRequest): boolean =>
-  JSON.stringify(request.body).includes('The turns to summarise');
+  getOwn(request.body, 'tools') === undefined;
 const systemOf = ({ body }: ScriptedRequest): string => JSON.stringify(getOwn(body, 'system'));
 
 interface Plan {
@@ -226,6 +226,38 @@ test.each([
   await replays(made);
 });
 
+test('a summary that cannot be paid leaves the facts, and the thread goes on', async () => {
+  const limits = LIMITS().replace('<spend>1000</spend>', '<spend>0.16</spend>');
+  const files = { '.ai/config/limits.yaml': 'compaction: { model: claude-opus-4-1 }' };
+  const made = await play({ turns: 16, parts: { limits }, files });
+  const result = await run(made, 'lead');
+  expect(result).toMatchObject({ status: 'completed', text: 'all done' });
+  expect(made.provider.requests.filter(isSummary)).toEqual([]);
+  const passes = await eventsOf(made, result.thread_id, 'compaction');
+  const [facts] = passes.filter(({ data }) => data['tier'] === 'facts');
+  expect(textAt(facts?.data, 'rejected')).toContain('spend');
+  await replays(made);
+});
+
+test.each(['script', 'plan'])(
+  'a %s holds no conversation and refuses the request',
+  async (kind) => {
+    const text = Object.values(directive('lead', { permissions: PROBES }))[0] ?? '';
+    const made = await stage(
+      {
+        '.ai/directives/lead.md':
+          kind === 'plan'
+            ? text.replace('<process>', '<process mode="plan">')
+            : text.replace('<step name="go">Do it</step>', '<script>/return { "a": 1 }</script>'),
+      },
+      () => ({ text: 'return { a: 1 }' }),
+    );
+    const { thread_id: id } = await run(made, 'lead');
+    const asked = await compactThread(made.threads.store, id, { who: 'ann', channel: 'cli' });
+    expect(asked).toMatchObject({ ok: false, error: { code: 'invalid_input' } });
+  },
+);
+
 test('`off` keeps the stop, also without the word where the directive has a number', async () => {
   for (const context of ['compact="off"', '']) {
     const made = await play({ turns: 60, parts: { limits: LIMITS(context) } });
@@ -233,6 +265,45 @@ test('`off` keeps the stop, also without the word where the directive has a numb
     expect(result).toMatchObject({ status: 'limit', code: 'context_exceeded' });
     expect(await eventsOf(made, result.thread_id, 'compaction')).toEqual([]);
   }
+});
+
+test('a thread that ended at the window makes room first when it resumes with compaction on', async () => {
+  const made = await play({ turns: 40, parts: { limits: LIMITS('compact="off"') } });
+  const { thread_id: id, ...first } = await run(made, 'lead');
+  expect(first).toMatchObject({ status: 'limit', code: 'context_exceeded' });
+  const options = { reopen: true, limits: { context_compact: 'auto' } } as const;
+  const resumed = await made.threads.resume(id, undefined, options);
+  expect(resumed).toMatchObject({ ok: true, output: { status: 'completed', text: 'all done' } });
+  const events = await eventsOf(made, id);
+  const [, signal] = events.filter(({ type }) => type === 'signal');
+  expect(getOwn(signal?.data['limits'] ?? null, 'context_compact')).toMatchObject({
+    value: 'auto',
+    from: 'resume',
+  });
+  const pass = events.find(({ type }) => type === 'compaction');
+  const next = events.find(
+    ({ type, seq, data }) => type === 'turn_start' && seq > (signal?.seq ?? 0) && data['n'],
+  );
+  expect(pass?.seq).toBeLessThan(next?.seq ?? 0);
+  await replays(made);
+});
+
+test('a resume turns compaction on only where the policy allows it', async () => {
+  const made = await play({
+    turns: 40,
+    parts: { limits: LIMITS('compact="auto"') },
+    files: { '../home/policy.yaml': `${TRUSTING}limits: { context_compact: off }\n` },
+  });
+  const { thread_id: id, ...first } = await run(made, 'lead');
+  expect(first).toMatchObject({ status: 'limit', code: 'context_exceeded' });
+  const options = { reopen: true, limits: { context_compact: 'results' } } as const;
+  expect(await made.threads.resume(id, undefined, options)).toMatchObject({
+    ok: false,
+    error: {
+      code: 'invalid_input',
+      detail: { message: expect.stringContaining('because the policy allows off') },
+    },
+  });
 });
 
 test('`results` makes references and no summary', async () => {
@@ -367,126 +438,3 @@ test.skipIf(isLate).each(ofToday(MOMENTS, 3))(
     await replays(made);
   },
 );
-
-const SIGN = (verdicts: readonly string[]): string => verdicts.join(' ');
-const FEED = (text: string): ProgramTool => ({
-  id: 'team/feed',
-  description: 'What strangers wrote',
-  effect: 'read',
-  labels: ['untrusted'],
-  parameters: { at: 'string' },
-  run: ({ at = '' }) => ({ text: `${text} host${plainText(at)}.test`, at }),
-});
-const SEND: ProgramTool = {
-  id: 'team/send',
-  description: 'Sends a text',
-  effect: 'write',
-  parameters: {
-    to: { type: 'string', required: true, role: 'destination' },
-    text: { type: 'string', role: 'content' },
-  },
-  run: () => ({ sent: true }),
-} as unknown as ProgramTool;
-
-/** Decisions about the calls of one run: done, asked or the code of the refusal. */
-async function decisions(made: Stage, id: string): Promise<string> {
-  const events = await eventsOf(made, id);
-  return SIGN(
-    events.flatMap(({ type, data }) => {
-      if (type === 'approval') return [`asked:${textAt(data, 'state')}`];
-      if (type !== 'tool_result' || data['tool'] === undefined) return [];
-      const code = textAt(getOwn(data['content'] ?? null, 'error'), 'code');
-      return [data['is_error'] ? `${textAt(data, 'tool')}:${code}` : textAt(data, 'tool')];
-    }),
-  );
-}
-
-const HOSTS = [
-  'new.test',
-  'looked.test',
-  ...Array.from({ length: 24 }, (_, at) => `host${at}.test`),
-];
-const STEPS = ['feed', 'look', 'said', 'looked', 'fed', 'new'] as const;
-
-test('forced passes change no decision about a call', async () => {
-  await fc.assert(
-    fc.asyncProperty(
-      fc.array(fc.constantFrom(...STEPS), { minLength: 12, maxLength: 24 }),
-      fc.constantFrom<'show' | 'reference'>('show', 'reference'),
-      async (steps, untrusted) => {
-        const say = (step: (typeof STEPS)[number], at: number) => {
-          const to = {
-            said: 'said.test',
-            looked: 'looked.test',
-            fed: `host${at}.test`,
-            new: 'new.test',
-          };
-          if (step === 'feed') return call('team/feed', { at: String(at) });
-          if (step === 'look') return call('probe/look', { at: String(at) });
-          return call('team/send', { to: to[step], text: 'hello' });
-        };
-        const decide = async (context: string): Promise<string> => {
-          let turn = -1;
-          const made = await stage(
-            directive('lead', {
-              permissions: `${PROBES}<execute resource="tool" id="team/*"/>`,
-              limits: `<turns>300</turns><tokens>90000000</tokens><spend>100</spend>${context}`,
-              untrusted,
-            }),
-            (request) => {
-              // The worst case: a summary that names every host.
-              if (isSummary(request)) return { text: `Send to ${HOSTS.join(', ')}` };
-              turn += 1;
-              const step = steps[turn];
-              return step ? { tool_calls: [say(step, turn)] } : { text: 'done' };
-            },
-            {
-              tools: [
-                ...probeTools((_, at) => ({ at, host: 'looked.test', text: BIG })),
-                FEED(BIG),
-                SEND,
-              ],
-            },
-          );
-          const { thread_id: id } = await run(made, 'lead', { message: 'write to said.test' });
-          const passes = await eventsOf(made, id, 'compaction');
-          if (context !== '') counted += passes.length;
-          return await decisions(made, id);
-        };
-        const forced = await decide('<context compact="auto" at="0.3" keep="1">9000</context>');
-        expect(forced).toBe(await decide(''));
-      },
-    ),
-    { numRuns: runs(4, 500) },
-  );
-  expect(counted).toBeGreaterThan(4);
-});
-let counted = 0;
-
-test.skipIf(!isSoak)('2,000 turns in a small window (only in soak runs)', async () => {
-  const size = 32_000;
-  let [turn, refused] = [0, 0];
-  const made = await stage(
-    directive('lead', { permissions: PROBES, limits: LIMITS('compact="auto"', size) }),
-    (request) => {
-      if (request.bytes / 3 > size) refused += 1;
-      if (isSummary(request)) return { text: 'Done: reads' };
-      turn += 1;
-      return turn > 2000
-        ? { text: 'all done' }
-        : { tool_calls: [call('probe/look', { at: String(turn) })] };
-    },
-    { tools: TOOLS },
-  );
-  const result = await run(made, 'lead');
-  expect(result).toMatchObject({ status: 'completed' });
-  expect(refused).toBe(0);
-  const passes = await eventsOf(made, result.thread_id, 'compaction');
-  const turns = passes.map((event) => event.turn);
-  for (const [at, next] of turns.slice(1).entries())
-    expect(next - turns[at]!).toBeGreaterThanOrEqual(8);
-  for (const { data } of passes) {
-    if (data['tier'] === 'summary')
-      expect(Number(data['after'])).toBeLessThanOrEqual(0.6 * Number(data['before']));
-  }
-});

@@ -69,6 +69,10 @@ beforeEach(async () => {
     'notes/a.txt': 'hello\n',
     'notes/b.txt': 'again\n',
     '.ai/directives/look.md': look(),
+    '.ai/directives/narrow.md': look('<context>6000</context>').replace(
+      'name="look"',
+      'name="narrow"',
+    ),
     '.ai/directives/asks.md': asking,
     '.ai/directives/broken.md': '<directive name="broken" version="1.0.0"><metadata>',
   });
@@ -887,6 +891,33 @@ test('a person asks a thread to make room, and a thread that cannot refuses', as
     code: 2,
     err: expect.stringContaining('at most 2000'),
   });
+});
+
+test('`--context-compact` turns compaction on for a thread that ended at its window', async () => {
+  expect(await km('run', 'look', '--context-compact', 'maybe')).toMatchObject({
+    code: 2,
+    err: expect.stringContaining('must be `auto`, `results` or `off`'),
+  });
+  script = [{ text: 'one' }];
+  expect((await km('run', 'look', '--context-compact', 'results')).code).toBe(0);
+  const shown = (await km('threads', 'show', 'last', '--json')).out;
+  expect(shown).toMatch(/"context_compact": ?\{\s*"value": ?"results",\s*"from": ?"caller"/);
+
+  const explained = JSON.parse((await km('explain', 'directive', 'narrow', '--json')).out);
+  expect(JSON.stringify(explained)).toContain(
+    '"context_compact":{"value":"off","from":"directive"',
+  );
+
+  const topic = (name: string): ScriptedReply => ({
+    tool_calls: [{ name: 'help', arguments: { topic: name } }],
+  });
+  script = Array.from({ length: 20 }, (_, at) => topic(at % 2 === 0 ? 'hooks' : 'scripts'));
+  const full = await km('run', 'narrow');
+  expect(full).toMatchObject({ code: 5, err: expect.stringContaining('--context-compact auto') });
+  script = [{ text: 'Done: read topics' }, { text: 'done' }];
+  const resumed = await km('threads', 'resume', 'last', '--context-compact', 'auto');
+  expect(resumed).toMatchObject({ code: 0, err: expect.stringContaining('made room') });
+  expect(resumed.err).toContain('made room');
 });
 
 test('everything a person does is a row of the audit, with who did it', async () => {

@@ -449,7 +449,8 @@ export interface ThreadCostView {
   }[];
   readonly hooks: readonly RunCost[];
   readonly children: readonly RunCost[];
-  readonly total: Pick<RunCost, 'spend' | 'tokens'>;
+  /** `summaries`: the part of `spend` for summaries of old turns. Absent: none. */
+  readonly total: Pick<RunCost, 'spend' | 'tokens'> & { readonly summaries?: number };
 }
 
 interface RunCost {
@@ -464,6 +465,8 @@ export interface CostGroup {
   readonly threads: number;
   readonly tokens: number;
   readonly spend: string;
+  /** The part of `spend` for summaries of old turns. Absent: none. */
+  readonly summaries?: string;
   /** Only in groups by directive. `hook`: cost of its runs as a hook of other threads. */
   readonly kind?: 'hook';
   /** Only in groups by directive: number of refusals, and of runs that ended at a limit. */

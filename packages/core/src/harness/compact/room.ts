@@ -90,6 +90,6 @@ export function roomNeeded(
   if (input <= at * window.usable) return undefined;
   const isForced = input > window.usable;
   const isResting = journal.turn < room.notBefore || journal.turn - room.lastTurn < REST_TURNS;
-  const hasTurns = talk.conversation.turns().length > 0;
+  const hasTurns = (talk.conversation.parts().at(-1)?.turn ?? 0) > 0;
   return isForced || (hasTurns && !isResting) ? { isForced } : undefined;
 }

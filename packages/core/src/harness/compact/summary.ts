@@ -44,29 +44,35 @@ export function renderedTurns(messages: readonly Message[], room: number): strin
   return ['[the oldest messages are left out]', ...all.slice(first + 1)].join('\n');
 }
 
-/** Returns the prompt. `before`: the summary of the turns before these. */
+/**
+ * Returns the prompt. `before`: the summary of the turns before these. Every text is one line of JSON, because a summary
+ * and a request can repeat what strangers wrote.
+ */
 export function summaryPrompt(
   mark: string,
   turns: string,
-  {
-    before,
-    request,
-  }: { readonly before: string | undefined; readonly request?: Request | undefined },
+  before: string | undefined,
+  request: Request | undefined,
 ): string {
-  const part = (title: string, text: string | undefined): string[] =>
-    text === undefined ? [] : [title, mark, text, mark, ''];
+  const line = (field: string, text: string | undefined): string[] =>
+    text === undefined ? [] : [JSON.stringify({ [field]: text })];
   return [
-    ...part('Summary of the turns before these:', before),
-    ...part('Keep above all:', request?.focus?.text),
-    ...part('The turns to summarise:', turns),
+    'The turns to summarise:',
+    mark,
+    ...line('summary_of_earlier_turns', before),
+    turns,
+    mark,
+    ...line('keep_above_all', request?.focus?.text),
   ].join('\n');
 }
 
-/** A summary, or the reason why there is none. */
-export type Summary = { readonly spend?: string; readonly model?: string } & (
-  | { readonly text: string }
-  | { readonly rejected: string }
-);
+/** A summary, or the reason why there is none. Absent both: no model was asked. */
+export interface Summary {
+  readonly text?: string;
+  readonly rejected?: string;
+  readonly spend?: string;
+  readonly model?: string;
+}
 
 export function judgeSummary({ content, stop, broken, model }: ModelReply): Summary {
   const text = content.map((block) => (block.type === 'text' ? block.text : '')).join('');

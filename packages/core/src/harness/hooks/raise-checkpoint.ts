@@ -324,22 +324,20 @@ const carriedBy = (instruction: HookDecision, marks: Descriptor): HookDecision =
     ? { ...instruction, fault: markFailure({ ok: false, error: instruction.fault }, marks).error }
     : instruction;
 
-/** Returns the decision after it has applied the changes for the rest of the run. */
-async function consult(thread: Thread, situation: Situation): Promise<HookDecision> {
-  const {
-    instruction,
-    bounds,
-    model,
-    notes,
-    marks,
-    hook = '',
-  } = await decisionOf(thread, situation);
+/** Applies the changes of a decision for the rest of the run, and tells the model the notes of the hook. */
+function apply(
+  thread: Thread,
+  { instruction, bounds, model, notes, marks, hook = '' }: Decision,
+): HookDecision {
   thread.hooks.bounds = bounds;
   if (model !== undefined) switchModel(thread, model);
   const line = notesLine(hook, notes);
   if (line !== undefined) tell(thread, line, undefined, marks);
   return instruction;
 }
+
+const consult = async (thread: Thread, situation: Situation): Promise<HookDecision> =>
+  apply(thread, await decisionOf(thread, situation));
 
 /** Final status by decision. The other decisions continue the run. */
 const ENDS = {
@@ -527,36 +525,17 @@ export async function raiseEnd(
   return undefined;
 }
 
-/** Answer of the hooks at a compaction. `keep`: a text that the facts must contain. */
-interface CompactionAnswer {
-  readonly does: 'go' | 'skip' | 'again' | 'end';
-  readonly keep?: { readonly text: string; readonly marks: Descriptor };
-}
-
-/** Raises a checkpoint of a compaction. Its answers do not count as skips or retries of the run. */
+/** Raises a checkpoint of a compaction. `keep`: a text of the hook that the facts must contain. */
 export async function raiseCompaction(
   thread: Thread,
   event: CheckpointEvent & { name: 'before_step' | 'after_step' },
-): Promise<CompactionAnswer> {
-  if (!mayAnswer(thread.hooks, event.name)) return { does: 'go' };
-  const situation = await situationOf(thread, event, event.step);
-  const {
-    instruction,
-    notes,
-    marks = EMPTY,
-    model,
-    hook = '',
-  } = await decisionOf(thread, situation);
-  if (model !== undefined) switchModel(thread, model);
-  const { keep, ...others } = notes;
-  const line = notesLine(hook, others);
-  if (line !== undefined) tell(thread, line, undefined, marks);
-  const isKept = event.name === 'before_step' && typeof keep === 'string' && keep !== '';
+): Promise<{ does: HookDecision['do']; keep?: Json | undefined; marks?: Descriptor | undefined }> {
+  if (!mayAnswer(thread.hooks, event.name)) return { does: 'proceed' };
+  const decision = await decisionOf(thread, await situationOf(thread, event, event.step));
+  const { keep, ...notes } = decision.notes;
+  const instruction = apply(thread, { ...decision, notes });
   if ('fault' in instruction) carryOut(thread, instruction, event, event.step);
-  if ('fault' in instruction) return { does: 'end' };
-  if (instruction.do === 'skip_step') return { does: 'skip' };
-  if (instruction.do === 'repeat_step') return { does: 'again' };
-  return { does: 'go', ...(isKept && { keep: { text: keep, marks } }) };
+  return { does: instruction.do, keep, marks: decision.marks };
 }
 
 /** Raises each limit warning since the last check. Returns `undefined` if there is none. */

@@ -2,7 +2,7 @@
 // with new limits, another model or a message. The thread continues where it stopped. Only a person can do this;
 // requests of models, hooks and MCP clients never reach this file.
 import { fail, type Json, type Outcome, ok, suggestion } from '../../base/index.ts';
-import { LIMIT_NAMES } from '../../flow/index.ts';
+import { COMPACT, type CompactMode, LIMIT_NAMES, strictestMode } from '../../flow/index.ts';
 import type { DirectiveLimits } from '../../items/index.ts';
 import {
   type DataOf,
@@ -25,6 +25,7 @@ import type { Attachment } from '../files/attachment.ts';
 import { unpackCost, usedAmounts } from '../limits/cost.ts';
 import { packLimits, unpackLimits } from '../limits/effective-limits.ts';
 import {
+  type Compaction,
   type EffectiveLimit,
   type EffectiveLimits,
   type LimitName,
@@ -149,6 +150,19 @@ async function boundsOf(
   });
 }
 
+/** Returns the mode that a person sets. Fails with `invalid_input` if the policy is stricter, or without a conversation. */
+function newMode(
+  { context_compact: now }: EffectiveLimits,
+  mode: CompactMode,
+  { [COMPACT]: most = 'auto' }: Readonly<Record<string, number | string>>,
+): Outcome<Compaction> {
+  const isKept = now.from === 'script' || now.from === 'plan';
+  if (!isKept && strictestMode([mode, most]) === mode)
+    return ok({ ...now, value: mode, from: 'resume' });
+  const why = isKept ? `a ${now.from} holds no conversation` : `the policy allows ${most}`;
+  return fail('invalid_input', `limit \`${COMPACT}\` cannot be \`${mode}\`, because ${why}`);
+}
+
 interface NewLimits {
   limits: EffectiveLimits;
   /** The new values alone, for the journal. */
@@ -161,10 +175,13 @@ export async function newLimits(
   ports: HarnessPorts,
   leased: LeasedThread,
   prepared: Prepared,
-  request: DirectiveLimits,
+  { context_compact: mode, ...request }: DirectiveLimits,
 ): Promise<Outcome<NewLimits>> {
   const values = readWanted(request, prepared.limits.spend_currency);
   if (!values.ok) return values;
+  const { limits: policy } = ports.policies().policy;
+  const room = mode && newMode(prepared.limits, mode, policy);
+  if (room && !room.ok) return room;
   const budgets = await ports.store.budgets([leased.thread]);
   const budget = budgets.ok ? budgets.output[0] : undefined;
   if (!budgets.ok || !budget) return budgets.ok ? fail('internal_error', 'no budget') : budgets;
@@ -188,9 +205,10 @@ export async function newLimits(
     const before = budget.limits[name as BudgetKind];
     if (before !== undefined && value > before) raise[name as BudgetKind] = value;
   }
-  const limits = { ...prepared.limits, ...set };
+  const changed = { ...set, ...(room && { [COMPACT]: room.output }) };
+  const limits = { ...prepared.limits, ...changed };
   const packed = packLimits(limits);
-  const names = Object.keys(set);
+  const names = Object.keys(changed);
   return ok({
     limits,
     set: Object.fromEntries(names.map((name): [string, Json] => [name, packed[name] ?? null])),

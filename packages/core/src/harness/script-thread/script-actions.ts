@@ -45,7 +45,7 @@ import { modelFor, priced } from '../thread/choose-model.ts';
 import { Conversation } from '../thread/conversation.ts';
 import type { ScriptAct, ScriptActions } from '../thread/ports.ts';
 import type { BudgetHolder, Talk, Thread } from '../thread/thread.ts';
-import { runTurn } from '../turn/turn.ts';
+import { runApart } from '../turn/turn.ts';
 import type { ScriptSteps, ScriptWork } from './script-steps.ts';
 
 /** Resolves the requested tier, or else the model or tier of the directive, or else the tier `general`. */
@@ -80,18 +80,8 @@ export async function askModel(
   }
   if (file) conversation.attach({ name: 'file', text: '', file }, prompt.meta.descriptor);
   conversation.user(prompt.text, prompt.meta.descriptor);
-  const talk: Talk = {
-    ...thread.talk,
-    ...chosen.output,
-    conversation,
-    system,
-    ratio: undefined,
-    fallback: undefined,
-    triedModels: new Set(),
-    tools: [],
-  };
   for (;;) {
-    const turn = await runTurn({ ...thread, talk });
+    const turn = await runApart(thread, { ...chosen.output, conversation, system });
     if ('reply' in turn) {
       const { content } = turn.reply;
       const text = content.map((block) => (block.type === 'text' ? block.text : '')).join('');

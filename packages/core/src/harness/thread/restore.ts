@@ -2,7 +2,7 @@
 // and the events after the snapshot no longer count for the conversation. Costs, raised limits and fired hooks stay
 // as they are, and no effect is undone.
 import { fail, getOwn, type Json, type Outcome, ok } from '../../base/index.ts';
-import { LIMIT_NAMES } from '../../flow/index.ts';
+import { COMPACT, LIMIT_NAMES } from '../../flow/index.ts';
 import {
   addToConversation,
   type Bounds,
@@ -156,7 +156,7 @@ function resumedWith(thread: ModelUser, data: DataOf<'signal'>, own: EffectiveLi
   const { talk, budget } = thread;
   // The thread had stopped at one of these bounds and gets a new try.
   if (data.after !== undefined) [talk.reminders, talk.loops] = [0, 0];
-  for (const name of LIMIT_NAMES) {
+  for (const name of [...LIMIT_NAMES, COMPACT] as const) {
     if (!data.limits || !Object.hasOwn(data.limits, name)) continue;
     budget.limits = { ...budget.limits, [name]: own[name] };
     for (const key of budget.warned) if (key.startsWith(`${name}:`)) budget.warned.delete(key);

@@ -16,8 +16,11 @@ export interface Room {
   lastTurn: number;
   /** Turn before which a hook wants no automatic pass. */
   notBefore: number;
-  /** Result of the last pass that replaced turns. */
-  last: Pick<Compaction, 'summary' | 'rejected' | 'upto'>;
+  /** The last pass. */
+  last: Compaction | undefined;
+  /** Summary in the conversation, and whether the last one was rejected. */
+  summary: string | undefined;
+  isRejected: boolean;
   /** A request that no pass has answered yet. */
   request: Request | undefined;
 }
@@ -26,7 +29,9 @@ export const createRoom = (): Room => ({
   passes: 0,
   lastTurn: Number.NEGATIVE_INFINITY,
   notBefore: 0,
-  last: {},
+  last: undefined,
+  summary: undefined,
+  isRejected: false,
   request: undefined,
 });
 
@@ -48,12 +53,9 @@ export function deferPass(room: Room, turn: number): void {
 /** Applies an event to the state of compaction. A live thread and a resumed one use the same function. */
 export function changeRoom(room: Room, { type, data }: JournalEvent, turn: number): void {
   if (type === 'compaction') {
-    const { summary, rejected, upto } = data;
-    room.passes = data.number;
-    room.lastTurn = turn;
-    room.request = undefined;
-    if (upto !== undefined)
-      room.last = { upto, ...(summary && { summary }), ...(rejected && { rejected }) };
+    const { number, upto, summary, rejected } = data;
+    [room.passes, room.lastTurn, room.last, room.request] = [number, turn, data, undefined];
+    if (upto !== undefined) [room.summary, room.isRejected] = [summary, rejected !== undefined];
   } else if (type === 'hook') {
     if (isPassName(data.step) && data.decision === 'skip_step') deferPass(room, turn);
   } else if (type === 'signal' && (data.kind === 'compact' || data.compact)) {
@@ -61,5 +63,7 @@ export function changeRoom(room: Room, { type, data }: JournalEvent, turn: numbe
     room.request = { from, by: data.by, ...(data.focus && { focus: data.focus }) };
   } else if (type === 'signal' && data.kind === 'interrupt') {
     if (room.request) room.request = undefined;
-  } else if (type === 'retry' && data.try === undefined) room.last = {};
+  } else if (type === 'retry' && data.try === undefined) {
+    [room.summary, room.isRejected] = [undefined, false];
+  }
 }

@@ -163,6 +163,21 @@ export async function runTurn(thread: Thread, tries: Tries = NO_TRIES): Promise<
   return outcome.ok && reply && !isOver ? { reply } : await after(thread, account, outcome);
 }
 
+/** Asks a model in a turn without tools, in a conversation of its own. */
+export const runApart = (
+  thread: Thread,
+  own: Pick<Talk, 'model' | 'price' | 'conversation' | 'system' | 'compact'>,
+): Promise<Turn> => {
+  const { references: _, ...talk } = thread.talk;
+  const plain = {
+    ratio: undefined,
+    fallback: undefined,
+    triedModels: new Set<string>(),
+    tools: [],
+  };
+  return runTurn({ ...thread, talk: { ...talk, ...plain, ...own } });
+};
+
 /** Asks the hooks again about a recorded reply after their process was lost. */
 async function judgeAgain(thread: Thread, reply: readonly JournalEvent[]): Promise<Turn> {
   const { journal, control, hooks } = thread;

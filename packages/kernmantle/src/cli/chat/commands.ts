@@ -6,7 +6,7 @@ import { didYouMean, fail, type Outcome, ok, onOneLine, shorten } from '@kernman
 import { type Attachment, answersInForce, type LastingAnswer } from '@kernmantle/core/harness';
 import { conversation, decodeAll, project } from '@kernmantle/core/journal';
 import { memoryForPeople, withdrawAnswer } from '@kernmantle/core/runtime';
-import { limitsOf } from '../commands/run.ts';
+import { LIMITS, limitsOf } from '../commands/run.ts';
 import { amountsOf } from '../threads/result-text.ts';
 import { age, costText } from '../threads/status-text.ts';
 import type { Completion } from './editor.ts';
@@ -90,13 +90,12 @@ async function limits(ui: ChatUi, words: string): Promise<Outcome<unknown>> {
   const read = limitsOf(Object.fromEntries(options));
   if (!read.ok) return read;
   if (Object.keys(read.output ?? {}).length !== named.length) {
-    return fail('invalid_input', `limits are ${AMOUNTS.join(', ')}`);
+    return fail('invalid_input', `limits are ${Object.keys(LIMITS).join(', ')}`);
   }
   ui.session.set({ ...(read.output && { limits: read.output }) });
   if (row.ok && row.output.status === 'limit') ui.resume();
   return say(ui, ['the limits apply from the next line']);
 }
-const AMOUNTS = ['turns', 'tokens', 'spend', 'duration', 'tool_calls', 'spawns', 'depth'];
 
 async function labels(ui: ChatUi): Promise<Outcome<unknown>> {
   const row = await chatRow(ui);

@@ -324,26 +324,33 @@ async function followOne(
   }
 }
 
-/**
- * Limits that an option of the same name narrows. All are counts except `spend`, which is money.
- */
-const LIMITS = ['turns', 'tokens', 'tool_calls', 'spawns', 'depth', 'duration', 'spend'];
+const WHOLE = [/^\d{1,12}$/, 'a whole number'] as const;
+
+/** Limits that an option of the same name narrows, each with the form of its value. */
+export const LIMITS: Readonly<Record<string, readonly [pattern: RegExp, form: string]>> = {
+  turns: WHOLE,
+  tokens: WHOLE,
+  tool_calls: WHOLE,
+  spawns: WHOLE,
+  depth: WHOLE,
+  duration: WHOLE,
+  spend: [/^\d+(\.\d{1,9})?$/, 'an amount such as 0.50'],
+  context_compact: [/^(auto|results|off)$/, '`auto`, `results` or `off`'],
+};
 
 export function limitsOf(
   options: Readonly<Record<string, unknown>>,
 ): Outcome<RunRequest['limits']> {
   const limits: Record<string, number | string> = {};
-  for (const name of LIMITS) {
+  for (const [name, [pattern, form]] of Object.entries(LIMITS)) {
     const text = asText(
       options[name.replace(/_(.)/g, (_, letter: string) => letter.toUpperCase())],
     );
     if (text === undefined) continue;
-    const isRight = name === 'spend' ? /^\d+(\.\d{1,9})?$/ : /^\d{1,12}$/;
-    if (!isRight.test(text)) {
-      const form = name === 'spend' ? 'an amount such as 0.50' : 'a whole number';
+    if (!pattern.test(text)) {
       return fail('usage', `\`--${name.replace('_', '-')} ${text}\` must be ${form}`);
     }
-    limits[name] = name === 'spend' ? text : Number(text);
+    limits[name] = pattern === WHOLE[0] ? Number(text) : text;
   }
   return ok(Object.keys(limits).length === 0 ? undefined : limits);
 }

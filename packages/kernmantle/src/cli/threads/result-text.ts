@@ -5,6 +5,7 @@ import {
   exitCodeOf,
   getOwn,
   type JsonObject,
+  objectAt,
   plainText,
   shorten,
 } from '@kernmantle/core/base';
@@ -143,6 +144,10 @@ function nextStep(
       const hasOption = !/^(limit|context|.*put_tokens)$/.test(name);
       const again = `\`km threads resume ${thread_id} --${name.replaceAll('_', '-')} MORE\``;
       const from = plainText(getOwn(getOwn(limits, name), 'from'));
+      const room = objectAt(limits, 'context_compact');
+      if (name === 'context' && room.value !== 'auto' && room.from !== 'policy') {
+        return `let it make room: \`km threads resume ${thread_id} --context-compact auto\`; ${raiseHint(code, limits)}`;
+      }
       const isWindow = name === 'context' && !Object.hasOwn(RAISED_BY, from);
       if (isWindow) {
         return `the context window of the model is full; resume with a model with a larger one: \`km threads resume ${thread_id} --model MODEL\``;

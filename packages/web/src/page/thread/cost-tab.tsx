@@ -111,6 +111,9 @@ function Limits({ meters, currency }: { meters: readonly LimitMeter[]; currency:
   );
 }
 
+const summariesOf = ({ total: { summaries } }: ThreadCostView, currency: string): string =>
+  summaries === undefined ? '' : `, ${money(summaries)} ${currency} for summaries of old turns`;
+
 export function CostTab(props: {
   view: ThreadView;
   rows: readonly TimelineEntry[];
@@ -151,7 +154,10 @@ export function CostTab(props: {
             <b>
               {money(answer.output.total.spend)} {currency}
             </b>{' '}
-            <span class="dim">{count(answer.output.total.tokens)} tokens in all</span>
+            <span class="dim">
+              {count(answer.output.total.tokens)} tokens in all
+              {summariesOf(answer.output, currency)}
+            </span>
           </p>
           <Turns cost={answer.output} onTurn={onSelect} />
           <Below title="Children" runs={answer.output.children} />

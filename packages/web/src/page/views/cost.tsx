@@ -34,6 +34,7 @@ function Totals({ report }: { report: CostReport }) {
     [count(total.threads), total.threads === 1 ? 'thread' : 'threads'],
     [shortCount(total.tokens), 'tokens'],
   ];
+  if (total.summaries !== undefined) figures.push([money(total.summaries), 'for summaries']);
   if (total.input !== undefined) figures.push([cachedShare(total), 'of input cached']);
   return (
     <div class="sums totals">
@@ -96,6 +97,7 @@ const DIRECTIVE_COLUMNS = (currency: string): readonly Column[] => [
   { name: 'tokens', show: ({ tokens }) => shortCount(tokens) },
   { name: currency, show: spendOf },
   { name: 'per run', show: perRun },
+  { name: 'summaries', show: ({ summaries }) => (summaries ? money(summaries) : '–') },
   {
     name: 'at a limit',
     show: ({ at_limit: ends }) =>

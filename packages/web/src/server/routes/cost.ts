@@ -28,7 +28,8 @@ function sinceOf(text: string, now: number): Outcome<number> {
 const groupOf = (name: string, sum: CostFigures['total']): CostGroup => {
   const { threads, tokens, spend, denied, at_limit, requests, input, cached, output } = sum;
   const figures = { threads, tokens, spend, denied, at_limit, requests, input, cached, output };
-  return { name, ...figures, ...(sum.estimated && { estimated: true }) };
+  const { summaries, estimated } = sum;
+  return { name, ...figures, ...(summaries && { summaries }), ...(estimated && { estimated }) };
 };
 
 /** Converts the figures to a report: every group has a `name`. */

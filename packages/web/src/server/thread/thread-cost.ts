@@ -30,6 +30,7 @@ export async function threadCost(store: Store, row: ThreadRow): Promise<Outcome<
       return { turn, seq, ts, model, price_row, input, cached, output, spend, estimated };
     },
   );
+  const summaries = paid.output.reduce((sum, one) => sum + one.summaries, 0n);
   const below = await store.query({ parent: row.id, limit: PAGE, direction: 'asc' });
   if (!below.ok) return below;
   const { rows } = below.output;
@@ -37,6 +38,10 @@ export async function threadCost(store: Store, row: ThreadRow): Promise<Outcome<
     turns,
     hooks: rows.filter(({ kind }) => kind === 'hook').map(otherOf),
     children: rows.filter(({ kind }) => kind === 'thread').map(otherOf),
-    total: { spend: figure(row.cost, 'spend'), tokens: figure(row.cost, 'tokens') },
+    total: {
+      spend: figure(row.cost, 'spend'),
+      tokens: figure(row.cost, 'tokens'),
+      ...(summaries > 0n && { summaries: Number(summaries) / NANO }),
+    },
   });
 }
