@@ -138,7 +138,7 @@ export async function forkEverywhere(stage: ForkStage, seed: number): Promise<nu
     const count = EFFECTS.length;
     const made = await threads.enqueueFork(source, {
       at: seq,
-      words: { text: 'go on', by: 'ann' },
+      message: 'go on',
       by: { who: 'ann', surface: 'cli' },
     });
     if (!made.ok) throw new Error(`${seq}: ${made.error.detail.message}`);

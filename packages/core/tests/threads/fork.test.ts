@@ -57,7 +57,6 @@ async function print(made: Stage, id: string) {
 }
 
 const isOther = (body: Json): boolean => JSON.stringify(body).includes('sonnet');
-const say = (text: string) => ({ text, by: 'ann' });
 
 test('a fork continues at a boundary with the same prefix and a budget of its own', async () => {
   EFFECTS.length = 0;
@@ -93,7 +92,7 @@ test('a fork continues at a boundary with the same prefix and a budget of its ow
   );
   const replayed = await made.threads.replay(result.thread_id);
   expect(replayed).toMatchObject({ ok: true, output: { isSame: true } });
-  const again = await forked(made, result.thread_id, { words: say('once more') });
+  const again = await forked(made, result.thread_id, { message: 'once more' });
   expect(again).toMatchObject({ status: 'completed', text: 'and again', cost: { turns: 1 } });
   expect(await made.threads.replay(again.thread_id)).toMatchObject({ output: { isSame: true } });
 });
@@ -126,7 +125,7 @@ test('a fork asks again for what was approved, and values that were approved vou
   await decide(id);
   expect(await made.threads.resume(id)).toMatchObject({ output: { status: 'completed' } });
   expect(EFFECTS).toEqual(['a']);
-  const result = await forked(made, id, { words: say('again') });
+  const result = await forked(made, id, { message: 'again' });
   expect(result.status).toBe('waiting');
   expect(EFFECTS).toEqual(['a']);
   expect(await decide(result.thread_id)).toMatchObject({ thread: result.thread_id });
@@ -174,7 +173,7 @@ test('uses that the source and its children took count in the fork', async () =>
   const done = await made.threads.run({ directive: 'look' });
   if (!done.ok) throw new Error(done.error.detail.message);
   expect(EFFECTS).toEqual(['a', 'a']);
-  const result = await forked(made, done.output.thread_id, { words: say('write again') });
+  const result = await forked(made, done.output.thread_id, { message: 'write again' });
   expect(result).toMatchObject({ status: 'completed', text: 'no use left' });
   expect(EFFECTS).toEqual(['a', 'a']);
   const events = await journal(made, result.thread_id);
@@ -219,7 +218,7 @@ test('what cannot be forked is refused before anything is made', async () => {
       {},
       new RegExp(`is a child, whose rights depend on its parent; fork its root \`${id}\``),
     ],
-    [script.output.thread_id, { words: say('go on') }, /runs a script or a plan/],
+    [script.output.thread_id, { message: 'go on' }, /runs a script or a plan/],
   ];
   for (const [thread, options, message] of refused) {
     const { code, detail } = await failureOf(made, thread, options);
