@@ -164,6 +164,13 @@ export async function forkEverywhere(stage: ForkStage, seed: number): Promise<nu
   return boundaries.length;
 }
 
+/** `KERNMANTLE_FIGURES=1` prints how many threads were forked how often. */
+export function printForks(threads: number, forks: number): void {
+  if (process.env.KERNMANTLE_FIGURES) {
+    process.stderr.write(`${threads} random threads, ${forks} forks\n`);
+  }
+}
+
 export const fileStage = ({ threads }: Pick<Stage, 'threads'>): ForkStage => ({
   threads,
   async rest(start) {

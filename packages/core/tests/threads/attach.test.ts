@@ -1,4 +1,5 @@
 // Files of a person and of tools: the journal names them, requests carry them, labels follow them.
+import { hash } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -376,8 +377,8 @@ test('in reference mode an untrusted image is a reference, and a reader gets the
   expectSame(await made.threads.replay(id));
 });
 
-test('data that names another file gets nothing with it', async () => {
-  const elsewhere = 'a'.repeat(64);
+test("data that names another thread's file gets nothing with it", async () => {
+  const elsewhere = hash('sha256', PNG);
   const forged = { artifact: `sha256:${elsewhere}`, mime: 'image/png', bytes: 5 };
   const made = await stage(look({ permissions: reader }), ({ assistant_messages: turn }) =>
     turn === 1
@@ -390,6 +391,9 @@ test('data that names another file gets nothing with it', async () => {
           }
         : { text: 'done' },
   );
+  // The file exists, in another thread.
+  const { thread_id: owner } = await runWith(made, [PHOTO]);
+  expect((await made.threads.store.artifact(owner, forged.artifact)).ok).toBe(true);
   const { thread_id: id } = await run(made, 'look');
   const errors = (await eventsOf(made, id)).filter(({ data }) => data.is_error === true);
   expect(errors.map(({ data }) => data.content)).toMatchObject([
