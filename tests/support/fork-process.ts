@@ -47,16 +47,7 @@ if (!threads.ok) throw new Error(threads.error.detail.message);
 const start = [performance.now(), process.resourceUsage().maxRSS, process.cpuUsage()] as const;
 const forked = await threads.output.enqueueFork(source, {
   by: { who: 'ann', surface: 'cli' },
-  words: { text: 'go on', by: 'ann' },
-  audit: {
-    surface: 'cli',
-    caller: 'ann',
-    subject: 'person',
-    operation: 'fork',
-    target: source,
-    decision: 'allowed',
-    reason: '',
-  },
+  message: 'go on',
 });
 const ms = performance.now() - start[0];
 const { user, system } = process.cpuUsage(start[2]);

@@ -138,7 +138,7 @@ export async function forkEverywhere(stage: ForkStage, seed: number): Promise<nu
     const count = EFFECTS.length;
     const made = await threads.enqueueFork(source, {
       at: seq,
-      words: { text: 'go on', by: 'ann' },
+      message: 'go on',
       by: { who: 'ann', surface: 'cli' },
     });
     if (!made.ok) throw new Error(`${seq}: ${made.error.detail.message}`);
@@ -162,6 +162,13 @@ export async function forkEverywhere(stage: ForkStage, seed: number): Promise<nu
   expect(EFFECTS.length).toBeGreaterThanOrEqual(effects);
   expect(await printOf(threads, source)).toEqual(before);
   return boundaries.length;
+}
+
+/** `KERNMANTLE_FIGURES=1` prints how many threads were forked how often. */
+export function printForks(threads: number, forks: number): void {
+  if (process.env.KERNMANTLE_FIGURES) {
+    process.stderr.write(`${threads} random threads, ${forks} forks\n`);
+  }
 }
 
 export const fileStage = ({ threads }: Pick<Stage, 'threads'>): ForkStage => ({

@@ -22,7 +22,8 @@ const tools = probeTools(async (name, at, key) => {
 
 /**
  * `part signal 1`: dies with the first `signal` of a thread whose name begins with `part`. `part signal 1 committed`:
- * dies as soon as the signal is in the registry, before any process is notified.
+ * dies as soon as the signal is in the registry, before any process is notified. The event `any` is every commit, and
+ * `artifact` is every stored artifact.
  */
 const [who = '', what = '', which = '', when = ''] = (process.env.DIES_AT ?? '').split(' ');
 let seen = 0;
@@ -36,8 +37,13 @@ const openDying: RuntimeOptions['openStore'] = async (options) => {
     ...own,
     async commit(thread, commit) {
       const done = await own.commit(thread, commit);
-      const isIn = commit.events.some(({ type }) => type === what);
+      const isIn = what === 'any' || commit.events.some(({ type }) => type === what);
       if (thread.startsWith(who) && isIn && done.ok && ++seen === Number(which)) die();
+      return done;
+    },
+    async putArtifact(thread, ...rest) {
+      const done = await own.putArtifact(thread, ...rest);
+      if (thread.startsWith(who) && what === 'artifact' && ++seen === Number(which)) die();
       return done;
     },
   });
@@ -60,6 +66,8 @@ const threads = await runtime.output.threads({
 });
 if (!threads.ok) throw new Error(threads.error.detail.message);
 const { store, run, resume } = threads.output;
+/** Files for a new thread, from the variable `ATTACH`. */
+const attach = (process.env.ATTACH ?? '').split(',').filter((path) => path !== '');
 await store.sweep();
 const page = await store.query({ directive, limit: 500 });
 const rows = page.ok ? page.output.rows : [];
@@ -67,6 +75,10 @@ const open = rows.find(({ status }) => !isEnded(status));
 say('up');
 const done = open
   ? await resume(open.id)
-  : await run({ directive, inputs: { tag: `r${rows.length}` } });
+  : await run({
+      directive,
+      inputs: { tag: `r${rows.length}` },
+      attach: attach.map((path) => ({ path })),
+    });
 say(`done ${JSON.stringify(done)}`);
 await runtime.output.close();

@@ -60,9 +60,8 @@ interface ResumeRequest extends Pick<ResumeOptions, 'from' | 'limits' | 'model'>
 
 type ForkOptions = Parameters<Threads['fork']>[1];
 
-interface ForkRequest extends Pick<ForkOptions, 'at' | 'limits' | 'model'> {
-  /** Next message of the user. Required if the model had the last word at the boundary. */
-  message?: string;
+/** `message` or `attach` is required if the model had the last word at the boundary. */
+interface ForkRequest extends Omit<ForkOptions, 'by'> {
   signal?: AbortSignal;
 }
 
@@ -228,22 +227,6 @@ async function resumeIn(
   return await threads.resume(id, signal, options);
 }
 
-async function forkIn(
-  threads: Threads,
-  id: string,
-  { message, signal, at, limits, model }: ForkRequest,
-  actor: Actor,
-): ReturnType<Threads['fork']> {
-  const words = message === undefined ? undefined : { text: message, by: actorName(actor) };
-  const by = { who: actor.who, surface: 'library' };
-  const audit = personAuditRow(actor, 'fork', id);
-  return await threads.fork(
-    id,
-    compact<ForkOptions>({ at, limits, model, words, by, audit }),
-    signal,
-  );
-}
-
 function createProgramThreads(inside: ProgramParts, reach: Reach, by: Actor): ProgramThreads {
   const registry = inStore(reach);
   const tell = (id: string, kind: Parameters<typeof signalThread>[2], payload: JsonObject) =>
@@ -260,11 +243,12 @@ function createProgramThreads(inside: ProgramParts, reach: Reach, by: Actor): Pr
           }),
         id,
       ),
-    fork: (id, request = {}) =>
+    fork: (id, { signal, ...request } = {}) =>
       createThreadRun((live) =>
         reach(async () => {
           const threads = await inside.threads(live);
-          return threads.ok ? await forkIn(threads.output, id, request, by) : threads;
+          const options = { ...request, by: { who: by.who, surface: 'library' } };
+          return threads.ok ? await threads.output.fork(id, options, signal) : threads;
         }),
       ),
     list: (filter = {}) =>

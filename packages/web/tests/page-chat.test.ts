@@ -1,4 +1,5 @@
 // A chat on the page: it starts with one line, its field stays open, and Enter sends the next line.
+import { makePng } from '@kernmantle/test-support/files';
 import { expect } from 'vitest';
 import { browserTest, openPage } from './support/browser.ts';
 import { openServed } from './support/serve.ts';
@@ -13,6 +14,10 @@ browserTest('a chat starts with a line and goes on with the next one', async () 
         ({ body }) => {
           lines.push(JSON.stringify(body));
           return { text: 'second answer' };
+        },
+        ({ body }) => {
+          lines.push(JSON.stringify(body));
+          return { text: 'third answer' };
         },
       ],
     },
@@ -43,5 +48,27 @@ browserTest('a chat starts with a line and goes on with the next one', async () 
     document.activeElement.dispatchEvent(new ClipboardEvent('paste', init));
   })()`);
   await page.getByText('pasted-1.txt').waitFor();
+  // A dropped file goes with the next line, and one that was removed does not.
+  const drop = (name: string, bytes: Uint8Array) =>
+    page.evaluate(`(() => {
+      const data = new DataTransfer();
+      data.items.add(new File([new Uint8Array([${bytes.join()}])], '${name}', { type: 'image/png' }));
+      const init = { dataTransfer: data, bubbles: true, cancelable: true };
+      const form = document.querySelector('form[aria-label="Message"]');
+      const isOver = !form.dispatchEvent(new DragEvent('dragover', init));
+      return isOver && !form.dispatchEvent(new DragEvent('drop', init));
+    })()`);
+  expect(await drop('seen.png', makePng(5, 5))).toBe(true);
+  expect(await drop('other.png', makePng(6, 6))).toBe(true);
+  await page.getByText('other.png').waitFor();
+  await page.getByRole('button', { name: 'Remove pasted-1.txt' }).click();
+  await page.getByRole('button', { name: 'Remove other.png' }).click();
+  await more.fill('what is in this picture?');
+  await more.press('Enter');
+  await page.getByText('third answer').first().waitFor();
+  const [, sent = ''] = lines;
+  expect(sent).toContain(makePng(5, 5).toString('base64'));
+  expect(sent).not.toContain(makePng(6, 6).toString('base64'));
+  expect(sent).not.toContain('pasted-1.txt');
   expect(errors).toEqual([]);
 });

@@ -5,6 +5,7 @@ export {
   refusesWriting,
   writeProjectFile,
 } from './file-tools/project-write.ts';
+export type { StreamedBody } from './http/request.ts';
 export { createKernel, type EmbeddedKernel, type Kernel, type Verb } from './kernel.ts';
 export type { Handles, Primitive, PrimitiveCall, PrimitiveResult, Verifier } from './primitive.ts';
 export type { StandardSchema } from './primitives/program-arguments.ts';

@@ -2,6 +2,7 @@
 // that neither the conversation nor the caches of requests hold base64. INVARIANT: no model and no author of a text
 // knows a mark, because it contains a number that this process has drawn and that no request contains.
 import { randomUUID } from 'node:crypto';
+import type { StreamedBody } from '../kernel/index.ts';
 
 /** The files of one request, by hash in hex. One file is in memory at a time. */
 export interface FileSource {
@@ -23,32 +24,36 @@ export const fileMark = (sha256: string): string => `${prefix()}${sha256}`;
 
 const base64Length = (bytes: number): number => 4 * Math.ceil(bytes / 3);
 
-/** Returns the body of a request with its files. The only copy of their base64 is the returned buffer. */
-export async function putFiles(text: string, { sizes, read }: FileSource): Promise<Buffer> {
+/** Returns the body of a request with its files. It is made while it is sent, so no copy of it is in memory. */
+export function putFiles(text: string, { sizes, read }: FileSource): StreamedBody {
   const [first = '', ...rest] = text.split(prefix());
   const parts = rest.map((part) => [part.slice(0, HASH), part.slice(HASH)] as const);
-  let length = Buffer.byteLength(first);
+  let bytes = Buffer.byteLength(first);
   for (const [hash, after] of parts) {
-    length += base64Length(sizes.get(hash) ?? 0) + Buffer.byteLength(after);
+    bytes += base64Length(sizes.get(hash) ?? 0) + Buffer.byteLength(after);
   }
-  const body = Buffer.alloc(length);
-  let position = body.write(first);
-  for (const [hash, after] of parts) {
-    if (sizes.has(hash)) position += writeBase64(body, position, await read(hash));
-    position += body.write(after, position);
-  }
-  return body;
+  return {
+    bytes,
+    text,
+    async *[Symbol.asyncIterator]() {
+      yield first;
+      for (const [hash, after] of parts) {
+        if (sizes.has(hash)) yield* base64Pieces(await read(hash));
+        yield after;
+      }
+    },
+  };
 }
 
-/** Number of bytes that are encoded at once. It is a multiple of three, so the pieces can be joined. */
-const PIECE = 3 * 64 * 1024;
+/**
+ * Number of bytes that are encoded at once. It is a multiple of three, so the pieces can be joined. Larger texts are
+ * large objects of the heap, which only a full collection frees.
+ */
+const PIECE = 3 * 16 * 1024;
 
-function writeBase64(body: Buffer, start: number, bytes: Uint8Array): number {
-  let position = start;
+function* base64Pieces(bytes: Uint8Array): Generator<string> {
   for (let at = 0; at < bytes.length; at += PIECE) {
     const size = Math.min(PIECE, bytes.length - at);
-    const piece = Buffer.from(bytes.buffer, bytes.byteOffset + at, size);
-    position += body.write(piece.toString('base64'), position, 'latin1');
+    yield Buffer.from(bytes.buffer, bytes.byteOffset + at, size).toString('base64');
   }
-  return position - start;
 }

@@ -1,4 +1,5 @@
 // The bodies of both protocols with files, and the bytes that are put into them at sending.
+import { text as wholeText } from 'node:stream/consumers';
 import { makePdf, makePng } from '@kernmantle/test-support/files';
 import { expect, test } from 'vitest';
 import { type FileSource, putFiles } from './file-marks.ts';
@@ -53,8 +54,10 @@ async function bodyOf(protocol: Protocol): Promise<unknown> {
   const body = writer.body({ messages, maxTokens: 9, written: createWrittenMessages() });
   if (!body.ok) throw new Error(body.error.detail.message);
   expect(body.output).not.toContain(png64);
-  return (JSON.parse((await putFiles(body.output, files)).toString()) as { messages: unknown })
-    .messages;
+  const filled = putFiles(body.output, files);
+  const text = await wholeText(filled);
+  expect(Buffer.byteLength(text)).toBe(filled.bytes);
+  return (JSON.parse(text) as { messages: unknown }).messages;
 }
 
 test('Anthropic Messages: images, documents, and files inside of results', async () => {
@@ -134,7 +137,7 @@ test('no text of a conversation is replaced, and a file without bytes is empty',
   );
   const mark = /"data":"(file:[^"]*:)a{64}"/.exec(text)?.[1] ?? '';
   const forged = mark.replace(/[0-9a-f]/g, '0');
-  const put = async (body: string, from = files) => (await putFiles(body, from)).toString();
+  const put = (body: string, from = files) => wholeText(putFiles(body, from));
   expect(await put(`${forged}${'a'.repeat(64)}`)).toContain(forged);
   expect(await put(text, { ...files, sizes: new Map() })).toContain('"data":""');
   expect(await put('ü € 😀')).toBe('ü € 😀');

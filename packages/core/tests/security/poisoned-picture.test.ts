@@ -2,13 +2,14 @@
 // reference that a reader brought, and in a plan. The tool that the attacker wants is never run.
 import { defineTool } from '@kernmantle/kernmantle';
 import { makePng } from '@kernmantle/test-support/files';
+import { runs } from '@kernmantle/test-support/soak';
 import { call, directiveText, type Stage, stage } from '@kernmantle/test-support/thread-project';
 import { expect, test } from 'vitest';
 import type { Json } from '../../src/base/index.ts';
 import type { ScriptedReply, ScriptedRequest } from '../../src/llm/index.ts';
 
-/** Attacks of each mode; 50 together. */
-const ATTACKS = { show: 20, reference: 15, plan: 15 };
+/** Attacks of each mode: 50 together in the short form, 50 each in the long form. */
+const ATTACKS = { show: runs(20, 50), reference: runs(15, 50), plan: runs(15, 50) };
 type Mode = keyof typeof ATTACKS;
 
 const hasImage = (body: Json): boolean => JSON.stringify(body).includes('"type":"base64"');

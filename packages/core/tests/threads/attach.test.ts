@@ -1,4 +1,5 @@
 // Files of a person and of tools: the journal names them, requests carry them, labels follow them.
+import { hash } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -301,6 +302,34 @@ test('a completed thread takes a file with a follow-up, and replays', async () =
   expectSame(await made.threads.replay(id));
 });
 
+test('a fork has the files of its source, takes new ones, and replays', async () => {
+  const made = await stage(LOOK, () => ({ text: 'done' }));
+  const { thread_id: id } = await runWith(made, [PHOTO]);
+  const by = { who: 'ann', surface: 'library' };
+  const other: Attachment = { data: makePng(7, 7), name: 'b.png', trusted: true };
+  const done = await made.threads.fork(id, { attach: [other], message: 'and this?', by });
+  if (!done.ok) throw new Error(done.error.detail.message);
+  const [body] = [JSON.stringify(lastBody(made))];
+  for (const bytes of [PNG, makePng(7, 7)]) expect(body).toContain(bytes.toString('base64'));
+  const { thread_id: fork } = done.output;
+  const audit = await made.threads.store.auditRows({ thread: fork, limit: 9 });
+  const rows = audit.ok ? audit.output : [];
+  expect(rows.filter(({ operation }) => /fork|vouch/.test(operation))).toMatchObject([
+    { operation: 'fork', subject: 'person', reason: expect.stringContaining(`of ${id} at event`) },
+    { operation: 'vouch', reason: expect.stringContaining('b.png sha256:') },
+  ]);
+  expectSame(await made.threads.replay(fork));
+  // A file says what is next, as a message does.
+  expect(await made.threads.fork(fork, { attach: [other], by })).toMatchObject({ ok: true });
+  const page = await made.threads.store.query({ limit: 10 });
+  const broken = { data: PNG.subarray(0, 30), name: 'a.png' };
+  expect(await made.threads.fork(id, { attach: [broken], by })).toMatchObject({
+    ok: false,
+    error: { code: 'unsupported_input' },
+  });
+  expect(await made.threads.store.query({ limit: 10 })).toEqual(page);
+});
+
 test('a fallback that accepts no images is skipped', async () => {
   const files = {
     '.ai/config/models.yaml':
@@ -348,8 +377,8 @@ test('in reference mode an untrusted image is a reference, and a reader gets the
   expectSame(await made.threads.replay(id));
 });
 
-test('data that names another file gets nothing with it', async () => {
-  const elsewhere = 'a'.repeat(64);
+test("data that names another thread's file gets nothing with it", async () => {
+  const elsewhere = hash('sha256', PNG);
   const forged = { artifact: `sha256:${elsewhere}`, mime: 'image/png', bytes: 5 };
   const made = await stage(look({ permissions: reader }), ({ assistant_messages: turn }) =>
     turn === 1
@@ -362,6 +391,9 @@ test('data that names another file gets nothing with it', async () => {
           }
         : { text: 'done' },
   );
+  // The file exists, in another thread.
+  const { thread_id: owner } = await runWith(made, [PHOTO]);
+  expect((await made.threads.store.artifact(owner, forged.artifact)).ok).toBe(true);
   const { thread_id: id } = await run(made, 'look');
   const errors = (await eventsOf(made, id)).filter(({ data }) => data.is_error === true);
   expect(errors.map(({ data }) => data.content)).toMatchObject([
@@ -399,7 +431,12 @@ test('the command line takes files, and a bad one is exit 2', async () => {
   const more = await km('threads', 'resume', 'last', '-m', 'again', '--attach-trusted', a);
   expect(more).toMatchObject({ code: 0 });
   expect(imagesIn(lastBody(made))).toBe(2);
+  const forked = await km('threads', 'fork', 'last', '-m', 'on', '--attach', a);
+  expect(forked, forked.output).toMatchObject({ code: 0 });
+  expect(imagesIn(lastBody(made))).toBe(3);
   for (const file of [`${a}.gone`, made.fixture.root, '/dev/null']) {
+    const fork = await km('threads', 'fork', 'last', '-m', 'x', '--attach', file);
+    expect(fork, file).toMatchObject({ code: 2 });
     expect(await km('run', 'look', '--attach', file), file).toMatchObject({ code: 2 });
     expect(await km('threads', 'resume', 'last', '-m', 'x', '--attach', file)).toMatchObject({
       code: 2,

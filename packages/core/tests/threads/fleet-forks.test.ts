@@ -4,6 +4,7 @@ import {
   EFFECT_TOOLS,
   type ForkStage,
   forkEverywhere,
+  printForks,
   RANDOM_FILES,
   RANDOM_PLAY,
 } from '@kernmantle/test-support/random-threads';
@@ -35,8 +36,10 @@ test(
         return got(await start()).thread_id;
       },
     };
+    const count = runs(3, 100);
     let forks = 0;
-    for (let seed = 0; seed < runs(3, 100); seed++) forks += await forkEverywhere(stage, seed);
+    for (let seed = 0; seed < count; seed++) forks += await forkEverywhere(stage, seed);
+    printForks(count, forks);
     expect(forks).toBeGreaterThan(6);
   },
   timeoutMs(240_000),

@@ -1,10 +1,12 @@
 // Forks of threads: a new root continues at a boundary of another journal. The source keeps its journal, its cost and
 // its approvals.
 import { hash } from 'node:crypto';
+import { makePdf } from '@kernmantle/test-support/files';
 import {
   answer,
   call,
   directive,
+  hook,
   openStage,
   READ,
   read,
@@ -16,6 +18,8 @@ import { expect, test } from 'vitest';
 import { type Json, type JsonObject, plainText } from '../../src/base/index.ts';
 import type { ForkOptions } from '../../src/harness/index.ts';
 import { readJournal } from '../../src/journal/index.ts';
+import type { RuntimeOptions } from '../../src/runtime/index.ts';
+import { openSqliteStore, type Store } from '../../src/store/index.ts';
 
 const BY = { who: 'ann', surface: 'library' };
 const RIGHTS = `${READ}<execute resource="tool" id="probe/*"/>`;
@@ -57,7 +61,6 @@ async function print(made: Stage, id: string) {
 }
 
 const isOther = (body: Json): boolean => JSON.stringify(body).includes('sonnet');
-const say = (text: string) => ({ text, by: 'ann' });
 
 test('a fork continues at a boundary with the same prefix and a budget of its own', async () => {
   EFFECTS.length = 0;
@@ -93,7 +96,7 @@ test('a fork continues at a boundary with the same prefix and a budget of its ow
   );
   const replayed = await made.threads.replay(result.thread_id);
   expect(replayed).toMatchObject({ ok: true, output: { isSame: true } });
-  const again = await forked(made, result.thread_id, { words: say('once more') });
+  const again = await forked(made, result.thread_id, { message: 'once more' });
   expect(again).toMatchObject({ status: 'completed', text: 'and again', cost: { turns: 1 } });
   expect(await made.threads.replay(again.thread_id)).toMatchObject({ output: { isSame: true } });
 });
@@ -126,7 +129,7 @@ test('a fork asks again for what was approved, and values that were approved vou
   await decide(id);
   expect(await made.threads.resume(id)).toMatchObject({ output: { status: 'completed' } });
   expect(EFFECTS).toEqual(['a']);
-  const result = await forked(made, id, { words: say('again') });
+  const result = await forked(made, id, { message: 'again' });
   expect(result.status).toBe('waiting');
   expect(EFFECTS).toEqual(['a']);
   expect(await decide(result.thread_id)).toMatchObject({ thread: result.thread_id });
@@ -174,7 +177,7 @@ test('uses that the source and its children took count in the fork', async () =>
   const done = await made.threads.run({ directive: 'look' });
   if (!done.ok) throw new Error(done.error.detail.message);
   expect(EFFECTS).toEqual(['a', 'a']);
-  const result = await forked(made, done.output.thread_id, { words: say('write again') });
+  const result = await forked(made, done.output.thread_id, { message: 'write again' });
   expect(result).toMatchObject({ status: 'completed', text: 'no use left' });
   expect(EFFECTS).toEqual(['a', 'a']);
   const events = await journal(made, result.thread_id);
@@ -219,7 +222,7 @@ test('what cannot be forked is refused before anything is made', async () => {
       {},
       new RegExp(`is a child, whose rights depend on its parent; fork its root \`${id}\``),
     ],
-    [script.output.thread_id, { words: say('go on') }, /runs a script or a plan/],
+    [script.output.thread_id, { message: 'go on' }, /runs a script or a plan/],
   ];
   for (const [thread, options, message] of refused) {
     const { code, detail } = await failureOf(made, thread, options);
@@ -227,6 +230,106 @@ test('what cannot be forked is refused before anything is made', async () => {
   }
   expect((await failureOf(made, 'none')).code).toBe('not_found');
   expect(await all()).toBe(before);
+});
+
+test('hooks, plans, programs and sources over the bounds are refused with what they are', async () => {
+  let changes: object = {};
+  const openChanged: RuntimeOptions['openStore'] = async (options) => {
+    const opened = await openSqliteStore(options);
+    if (!opened.ok) return opened;
+    const { thread } = opened.output;
+    const changed: typeof thread = async (id) => {
+      const row = await thread(id);
+      return row.ok ? { ok: true, output: { ...row.output, ...changes } } : row;
+    };
+    return { ok: true, output: { ...opened.output, thread: changed } };
+  };
+  const plan = 'return { done: true }';
+  const outputs = '<done type="boolean">x</done>';
+  const made = await openStage(
+    {
+      ...directive('look', {
+        permissions: READ,
+        hooks: hook('event.name == "limit"', 'cook'),
+        limits: '<turns>1</turns>',
+      }),
+      ...directive('cook', { outputs: '<action type="string">continue</action>' }),
+      ...directive('job', { outputs }),
+    },
+    {
+      look: [read('notes/a.txt')],
+      cook: [{ text: '{"action": "fail"}' }],
+      job: [{ text: plan }],
+    },
+    { openStore: openChanged },
+  );
+  const idOf = async (request: Parameters<Stage['threads']['run']>[0]) => {
+    const done = await made.threads.run(request);
+    if (!done.ok) throw new Error(done.error.detail.message);
+    return done.output.thread_id;
+  };
+  const files = [1, 2, 3].map((at) => ({ data: makePdf(1, { bytes: 12e6 + at }), name: 'a.pdf' }));
+  const large = await idOf({ directive: 'look', attach: files });
+  const hooks = await made.threads.store.query({ kind: 'hook', limit: 1 });
+  const hookId = hooks.ok ? hooks.output.rows[0]?.id : undefined;
+  const planned = await idOf({ directive: 'job', plan: true });
+  /** Returns the message for a source whose row differs. */
+  const withRow = async (change: object) => {
+    changes = change;
+    const error = await failureOf(made, planned);
+    changes = {};
+    return error.detail.message;
+  };
+  const message = async (id: string) =>
+    (await failureOf(made, id, { message: 'on' })).detail.message;
+  expect(await message(hookId ?? '')).toContain(
+    `is a hook, whose rights depend on its parent; fork its root \`${large}\``,
+  );
+  expect(await message(planned)).toContain('runs a script or a plan');
+  expect(await withRow({ runner: 'mine' })).toContain('ran on `mine`');
+  expect(await withRow({ project: 'prj_other' })).toContain(
+    'belongs to `prj_other`; fork it there',
+  );
+  expect(await withRow({ seq: 20_001 })).toContain('has 20001 events; a fork copies at most 20000');
+  expect(await message(large)).toContain('more than 33554432 bytes before event');
+});
+
+test('a source that was sealed with another key is refused', async () => {
+  let isForeign = false;
+  const openForeign: RuntimeOptions['openStore'] = async (options) => {
+    const opened = await openSqliteStore(options);
+    if (!opened.ok) return opened;
+    const secrets: Store['secrets'] = async (thread) => {
+      const rows = await opened.output.secrets(thread);
+      if (!rows.ok || !isForeign) return rows;
+      // The tag of another key differs.
+      const output = rows.output.map((row) => ({
+        ...row,
+        sealed: row.sealed.map((byte) => byte ^ 1),
+      }));
+      return { ok: true, output };
+    };
+    return { ok: true, output: { ...opened.output, secrets } };
+  };
+  const made = await openStage(
+    directive('look', { permissions: READ }),
+    { look: [read('notes/a.txt'), { text: 'done' }] },
+    { openStore: openForeign },
+  );
+  made.fixture.write('notes/a.txt', 'cnry-of-the-file-1f9c');
+  Object.assign(made.fixture.env, { SOME_TOKEN: 'cnry-of-the-file-1f9c' });
+  const runtime = await made.fixture.open({ openStore: openForeign });
+  const opened = await runtime.threads();
+  if (!opened.ok) throw new Error(opened.error.detail.message);
+  const done = await opened.output.run({ directive: 'look' });
+  await runtime.close();
+  const id = done.ok ? done.output.thread_id : '';
+  isForeign = true;
+  const error = await failureOf(made, id, { message: 'go on' });
+  expect(error).toMatchObject({ code: 'permission_denied' });
+  expect(error.detail.message).toContain('were sealed with another key');
+  isForeign = false;
+  expect(await forked(made, id, { message: 'go on' })).toMatchObject({ status: 'completed' });
 });
 
 test('the calls of another model are compared, charged and never executed', async () => {

@@ -53,6 +53,7 @@ test.skipIf(isLate)('a journal of 10,000 events is forked', async () => {
   if (process.env.KERNMANTLE_FIGURES)
     process.stderr.write(`${seq} events: ${ms} ms, ${cpu} ms of CPU, ${mb} MB\n`);
   expect(ok).toBe(true);
+  expect(mb).toBeLessThanOrEqual(100);
   expect(output.seq).toBeGreaterThan(EVENTS);
   const last = await made.threads.store.read(output.thread, { last: 3 });
   expect(last.ok && last.output.map(({ type }) => type)).toEqual([

@@ -5,6 +5,7 @@ import {
   EFFECT_TOOLS,
   fileStage,
   forkEverywhere,
+  printForks,
   RANDOM_FILES,
   RANDOM_PLAY,
 } from '@kernmantle/test-support/random-threads';
@@ -16,10 +17,12 @@ test.skipIf(!hasOwnClock())(
   'random threads are forked at every boundary',
   async () => {
     const made = await openStage(RANDOM_FILES, RANDOM_PLAY, { tools: EFFECT_TOOLS });
+    const threads = runs(4, 100);
     let forks = 0;
-    for (let seed = 0; seed < runs(4, 100); seed++) {
+    for (let seed = 0; seed < threads; seed++) {
       forks += await forkEverywhere(fileStage(made), seed);
     }
+    printForks(threads, forks);
     expect(forks).toBeGreaterThan(8);
   },
   timeoutMs(240_000),

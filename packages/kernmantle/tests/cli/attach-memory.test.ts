@@ -1,4 +1,5 @@
 // The memory of a thread with many pictures, against the same thread without them, each in its own process.
+// `KERNMANTLE_FIGURES=1` prints the peaks.
 import { spawn } from 'node:child_process';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -91,11 +92,16 @@ async function measure(files: number): Promise<{ peak: number; request: number }
 }
 
 test.runIf(isSoakOrCi)(
-  '20 images of 0.8 MB over 50 turns need at most 6 times the bytes of one request (soak, CI)',
+  '20 images of 0.8 MB over 50 turns need at most 3 times the bytes of one request (soak, CI)',
   async () => {
     const [plain, full] = [await measure(0), await measure(FILES)];
     expect(full.request).toBeGreaterThan(REQUEST);
-    expect((full.peak - plain.peak) / full.request).toBeLessThanOrEqual(6);
+    const ratio = (full.peak - plain.peak) / full.request;
+    if (process.env.KERNMANTLE_FIGURES) {
+      const figures = { plain: plain.peak, full: full.peak, request: full.request, ratio };
+      process.stderr.write(`${JSON.stringify(figures)}\n`);
+    }
+    expect(ratio).toBeLessThanOrEqual(3);
   },
   240_000,
 );

@@ -1028,6 +1028,14 @@ test('a thread is replayed from its journal, and a changed directive shows', asy
   expect(same.out).toMatch(/the same: \d+ of \d+ events, ended completed/);
   expect((await km('replay', 'last', '--until', '7')).out).toContain('6 of 6 events');
   fixture.write('.ai/directives/look.md', look().replace('Do it', 'Do it otherwise'));
+  const model = ['replay', 'last', '--model', 'reasoning'];
+  for (const words of [
+    model,
+    [...model, '--spend', '1', '--until', '3'],
+    ['replay', 'last', '--spend', '1'],
+  ]) {
+    expect(await km(...words), words.join(' ')).toMatchObject({ code: 2 });
+  }
   const other = await km('replay', 'last', '--json');
   expect(other.code).toBe(1);
   expect(outputOf(other)).toMatchObject({

@@ -28,12 +28,7 @@ import {
   type ThreadObserver,
   type Threads,
 } from '@kernmantle/core/runtime';
-import type {
-  ActionResult,
-  ForkRequestBody,
-  ResumeRequestBody,
-  RunRequestBody,
-} from '../model/api.ts';
+import type { ActionResult, ResumeRequestBody, RunRequestBody } from '../model/api.ts';
 import type { Hub, Runs, WebCaller, WebParts } from './context.ts';
 
 interface RunsPorts extends Pick<WebParts, 'runtime' | 'store' | 'clock' | 'onError' | 'uploads'> {
@@ -104,21 +99,6 @@ function optionsOf(id: string, body: ResumeRequestBody, asker: WebCaller): Resum
     words: message === undefined ? undefined : { text: message, by },
     by,
     audit: personAuditRow(actor, 'resume', id, why),
-  });
-}
-
-type ForkCall = Parameters<Threads['fork']>[1];
-
-function forkOptionsOf(id: string, body: ForkRequestBody, asker: WebCaller): ForkCall {
-  const actor = speakerOf(asker);
-  const { at, limits, model, message, why } = body;
-  return compact<ForkCall>({
-    at,
-    model,
-    ...limitsIn(limits),
-    words: message === undefined ? undefined : { text: message, by: actorName(actor) },
-    by: { who: asker.who, surface: 'web' },
-    audit: personAuditRow(actor, 'fork', id, why),
   });
 }
 
@@ -275,12 +255,16 @@ export function createRuns(ports: RunsPorts): Runs {
       return refused(used(body, await go));
     },
     async fork({ id, directive }, body, by) {
-      const options = forkOptionsOf(id, body, by);
       const refused = auditFailures(runtime, 'fork', id, by);
+      const attach = uploads.find(body.attach, by);
+      if (!attach.ok) return refused(attach);
+      const { limits, attach: _, ...rest } = body;
+      const who = { by: { who: by.who, surface: 'web' }, attach: attach.output };
+      const options = { ...rest, ...limitsIn(limits), ...who };
       const lowered = checkLowered(runtime, directive, options.limits);
       if (!lowered.ok) return refused(lowered);
       const work: RunWork = (threads, signal) => threads.fork(id, options, signal);
-      return refused(await launcher.launch(work, 'fork'));
+      return refused(used(body, await launcher.launch(work, 'fork')));
     },
     decided: () => resumer.look(),
     askAgain(id) {

@@ -79,9 +79,9 @@ async function readOne(
   const isVouched = attachment.trusted === true;
   const own = mergeDescriptors(from, describe({ sources: [`file:${name}`] }));
   const marks = isVouched ? removeLabels(own, ['untrusted']) : own;
-  const ready = { name, marks, bytes, ...(isVouched && { vouched: hash('sha256', bytes) }) };
+  const ready = { name, marks, ...(isVouched && { vouched: hash('sha256', bytes) }) };
   const read = readFileBlock(name, bytes, limits);
-  if (read.ok) return ok({ ...ready, text: '', file: read.output });
+  if (read.ok) return ok({ ...ready, text: '', file: read.output, bytes });
   const { found } = read.error.detail;
   const mime = 'mime' in attachment ? (attachment.mime ?? '') : '';
   const claimsFile = CLAIMS_FILE.test(name) || /^(?:image\/|application\/pdf)/.test(mime);
@@ -132,18 +132,19 @@ export function blindModel(
   return unsupported(message, { attachment: name, found: mime, tiers });
 }
 
+export type StoredFile = Pick<ReadyFile, 'bytes'>;
+
 /** Stores the bytes of files as artifacts of their thread, before a commit names them. */
 export async function storeFiles(
   store: Pick<Store, 'putArtifact'>,
   thread: string,
-  files: readonly ReadyFile[],
+  files: readonly StoredFile[],
 ): Promise<Outcome<null>> {
-  for (const ready of files) {
-    const { file, bytes } = ready;
-    const put = file && bytes ? await store.putArtifact(thread, bytes) : ok('');
+  for (const file of files) {
+    const put = file.bytes ? await store.putArtifact(thread, file.bytes) : ok('');
     if (!put.ok) return put;
     // A run can last for hours.
-    delete ready.bytes;
+    delete file.bytes;
   }
   return ok(null);
 }
@@ -171,8 +172,10 @@ export const recordedFiles = (events: readonly JournalEvent[]): ReadyFile[] =>
     return [{ name, text, marks: unpackMarks(marks), ...(file && { file }) }];
   });
 
-/** Returns the audit row of each file that a person vouched for. */
-export const vouchRows = (files: readonly ReadyFile[], row: AuditEntry): AuditEntry[] =>
-  files.flatMap(({ vouched, name }) =>
+/** Returns the audit row of an act, and one for each file that the person vouched for. */
+export const withVouched = (row: AuditEntry, files: readonly ReadyFile[]): AuditEntry[] => [
+  row,
+  ...files.flatMap(({ vouched, name }) =>
     vouched ? [{ ...row, operation: 'vouch', reason: `${name} sha256:${vouched}` }] : [],
-  );
+  ),
+];

@@ -123,12 +123,14 @@ export async function requestFiles(
     sizes: new Map(fitted.files.map(({ sha256, bytes }) => [sha256, bytes])),
     async read(sha256) {
       const bytes = await read(sha256);
-      return bytes.ok ? bytes.output : NO_BYTES;
+      if (bytes.ok) return bytes.output;
+      // The next try tells the file as text.
+      found.set(sha256, false);
+      throw new Error(bytes.error.detail.message);
     },
   };
   return { messages: fitted.messages, files };
 }
-const NO_BYTES = new Uint8Array();
 
 /** True if this model accepts every file that the present model of the thread gets. */
 export const acceptsFiles = (

@@ -10,7 +10,6 @@ import {
   ok,
   setOwn,
 } from '../../base/index.ts';
-import type { DirectiveLimits } from '../../items/index.ts';
 import {
   type Boundary,
   boundariesOf,
@@ -27,39 +26,33 @@ import {
   type Recorded,
   startOf,
 } from '../../journal/index.ts';
-import type { Answer, AuditEntry, NewEvent, ThreadRow } from '../../store/index.ts';
+import type { Answer, NewEvent, ThreadRow } from '../../store/index.ts';
+import { followUpFiles, type StoredFile, storeFiles, withVouched } from '../files/attachment.ts';
 import { packLimits } from '../limits/effective-limits.ts';
 import { modeFor } from '../rights/reading-mode.ts';
 import { declaredRights } from '../rights/thread-token.ts';
 import { usesWithin } from '../rights/use-budgets.ts';
 import { artifactsIn } from '../secrets/sealed-store.ts';
-import { budgetOf } from '../thread/budget.ts';
 import { FROM_USER, packMarks } from '../thread/conversation.ts';
 import { checkedEvents } from '../thread/journal-writer.ts';
-import { withFreshId } from '../thread/opening.ts';
+import type { ReadyFile } from '../thread/ports.ts';
 import { skippedResult } from '../thread/prompt.ts';
-import { type RewindWords, snapshotCall } from '../thread/restore.ts';
+import { snapshotCall } from '../thread/restore.ts';
 import type { HarnessPorts, Prepared } from '../thread/thread.ts';
 import { aboutRun } from './about-run.ts';
-import type { StartedBy } from './prepare.ts';
+import type { RunRequest, StartedBy } from './prepare.ts';
 import { hasShippedRunner } from './runner.ts';
-import { prepareElsewhere, whatRan } from './start.ts';
+import { createRow, leaveQueued, prepareElsewhere, startRow, whatRan } from './start.ts';
 
 /** Bounds of the copied events and artifacts. */
 const [MAX_EVENTS, MAX_BYTES] = [20_000, 32 * 1024 * 1024];
 
-export interface ForkOptions {
+export interface ForkOptions extends Pick<RunRequest, 'model' | 'limits' | 'message' | 'attach'> {
   /** Absent: the last boundary of the journal. */
   at?: ForkPoint;
-  /** Tier or model id. Absent: the model that the source had at the boundary. */
-  model?: string;
-  /** Limits that narrow those of the directive. */
-  limits?: DirectiveLimits;
-  /** Next message of the user. A conversation that ended with a reply of the model needs one. */
-  words?: RewindWords;
   by: StartedBy;
-  /** Audit row of the person. `target` is the source. */
-  audit?: AuditEntry;
+  /** Reason of the person, for the audit. */
+  why?: string;
 }
 
 export interface Forked {
@@ -92,11 +85,7 @@ const wordOf = ({ seq, turn, isSnapshot }: Boundary): string =>
   `${seq} (${isSnapshot ? 'snapshot' : turn === 0 ? 'opening' : `turn:${turn}`})`;
 
 /** Returns the requested boundary. Fails with `invalid_input` and the nearest ones if it is none. */
-function findBoundary(
-  { id }: Pick<ThreadRow, 'id'>,
-  history: readonly Recorded[],
-  at: ForkPoint,
-): Outcome<Boundary> {
+function findBoundary(id: string, history: readonly Recorded[], at: ForkPoint): Outcome<Boundary> {
   const all = boundariesOf(history);
   const isTurn = typeof at === 'string' && at !== 'last';
   const number = Number(isTurn ? at.slice('turn:'.length) : at);
@@ -116,21 +105,28 @@ function findBoundary(
   });
 }
 
-/** Reads the start of a journal with its secrets. Fails with `invalid_input` if the copy would be too large. */
+interface Source {
+  readonly history: readonly Recorded[];
+  readonly boundary: Boundary;
+}
+
+/** Reads a journal with its secrets. Fails with `invalid_input` if the boundary is none, or behind too many events. */
 async function readSource(
   { threads }: HarnessPorts,
   { id, seq }: ThreadRow,
   at: ForkPoint,
-): Answer<readonly Recorded[]> {
-  const tooLong = cannotFork(
-    `thread \`${id}\` has ${seq} events; a fork copies at most ${MAX_EVENTS}, so fork at an earlier event`,
-    { thread: id, events: seq, max: MAX_EVENTS },
-  );
-  if (seq > MAX_EVENTS && at === 'last') return tooLong;
+): Answer<Source> {
   const stored = await threads.history(id, MAX_EVENTS);
   const history = stored.ok ? decodeAll(stored.output) : stored;
-  if (!history.ok || seq <= MAX_EVENTS) return history;
-  return findBoundary({ id }, history.output, at).ok ? history : tooLong;
+  if (!history.ok) return history;
+  const found = findBoundary(id, history.output, at);
+  if (seq > MAX_EVENTS && (at === 'last' || !found.ok)) {
+    return cannotFork(
+      `thread \`${id}\` has ${seq} events; a fork copies at most ${MAX_EVENTS}, so fork at an earlier event`,
+      { thread: id, events: seq, max: MAX_EVENTS },
+    );
+  }
+  return found.ok ? ok({ history: history.output, boundary: found.output }) : found;
 }
 
 /** Returns the events for another journal, with their turns and times. */
@@ -146,7 +142,7 @@ export function copyEvents(events: readonly Recorded[]): Outcome<NewEvent[]> {
 
 interface Copy {
   readonly events: readonly NewEvent[];
-  readonly artifacts: ReadonlyMap<string, Uint8Array>;
+  readonly files: readonly StoredFile[];
 }
 
 /** Returns the copies of the events and their artifacts. The store writes the first event of a thread itself. */
@@ -172,7 +168,8 @@ async function copyOf(
     if (bytes > MAX_BYTES) break;
     events.push(event);
   }
-  if (bytes <= MAX_BYTES) return ok({ events, artifacts });
+  const files = [...artifacts.values()].map((content) => ({ bytes: content }));
+  if (bytes <= MAX_BYTES) return ok({ events, files });
   return cannotFork(
     `thread \`${id}\` has more than ${MAX_BYTES} bytes before event ${prefix.at(-1)?.seq}; a fork copies at most as many, so fork at an earlier event`,
     { thread: id, max: MAX_BYTES },
@@ -235,9 +232,10 @@ function openingOf(
   source: string,
   prefix: readonly Recorded[],
   data: DataOf<'fork'>,
-  words: RewindWords | undefined,
+  message: string | undefined,
+  files: readonly ReadyFile[],
 ): JournalEvent[] {
-  const marks = packMarks(FROM_USER);
+  const [marks, { by }] = [packMarks(FROM_USER), data];
   const snapshot = prefix.at(-1);
   const maker =
     snapshot?.type === 'snapshot' ? snapshotCall(eventsInForce(prefix), snapshot.seq) : undefined;
@@ -255,21 +253,11 @@ function openingOf(
     { type: 'fork', data },
     ...results,
     { type: 'injected_message', data: { text, marks, by: 'harness' } },
-    ...(words ? [{ type: 'injected_message', data: { ...words, marks } } as const] : []),
+    ...followUpFiles(files, by),
+    ...(message === undefined
+      ? []
+      : [{ type: 'injected_message', data: { text: message, by, marks } } as const]),
   ];
-}
-
-/** Stores artifacts of the source again, for the fork. */
-async function putArtifacts(
-  { store }: Pick<HarnessPorts, 'store'>,
-  thread: string,
-  artifacts: Copy['artifacts'],
-): Answer<null> {
-  for (const bytes of artifacts.values()) {
-    const put = await store.putArtifact(thread, bytes);
-    if (!put.ok) return put;
-  }
-  return ok(null);
 }
 
 /** Stores the artifacts that are missing in a fork, because the process that made it was lost at that moment. */
@@ -290,46 +278,51 @@ export async function mendArtifacts(
     // The source was pruned. The model gets `not_found` for what is missing.
     if (!row.ok || !prefix.ok) return ok(null);
     const copy = await copyOf(ports, row.output, prefix.output);
-    return copy.ok ? await putArtifacts(ports, thread, copy.output.artifacts) : copy;
+    return copy.ok ? await storeFiles(ports.store, thread, copy.output.files) : copy;
   }
   return ok(null);
+}
+
+/** Returns the checked request of the fork, with today's directive, policy and model. */
+async function prepareFork(
+  ports: HarnessPorts,
+  { id, directive }: ThreadRow,
+  { history, boundary }: Source,
+  options: ForkOptions,
+): Promise<Outcome<Prepared>> {
+  const start = startOf(history);
+  if (!hasConversation(start)) return noConversation(id);
+  const prefix = history.slice(0, boundary.seq);
+  const inputs = changedInputs(prefix) ?? start?.inputs ?? {};
+  const { at: _, why: __, message, model = modelAt(prefix), ...request } = options;
+  const next = await prepareElsewhere(ports, { ...request, directive, inputs, model });
+  if (!next.ok) return next;
+  const { plan, directive: own, files = [] } = next.output;
+  if (plan || own.process.script) return noConversation(id);
+  if (message !== undefined || files.length > 0 || !isFinished(history, boundary)) return next;
+  const ended = `thread \`${id}\` had ended its work at event ${boundary.seq}; say what is next with a message`;
+  return cannotFork(ended, { thread: id });
 }
 
 /** Creates the fork as a queued root. The caller resumes it, or a worker takes it. */
 export async function forkThread(
   ports: HarnessPorts,
   id: string,
-  { at = 'last', model, limits, words, by, audit }: ForkOptions,
+  options: ForkOptions,
 ): Promise<Outcome<Forked>> {
-  const { store, watch } = ports;
-  const found = await store.thread(id);
+  const found = await ports.store.thread(id);
   if (!found.ok) return found;
   const row = found.output;
   const may = mayFork(ports, row);
   if (!may.ok) return may;
-  const history = await readSource(ports, row, at);
-  if (!history.ok) return history;
-  const start = startOf(history.output);
-  const boundary = findBoundary(row, history.output, at);
-  if (!boundary.ok) return boundary;
-  const prefix = history.output.slice(0, boundary.output.seq);
-  const request = {
-    directive: row.directive,
-    inputs: changedInputs(prefix) ?? start?.inputs ?? {},
-    model: model ?? modelAt(prefix),
-    ...(limits && { limits }),
-    by,
-  };
-  const prepared = hasConversation(start)
-    ? await prepareElsewhere(ports, request)
-    : noConversation(id);
+  const { at = 'last', message, by, why = '' } = options;
+  const source = await readSource(ports, row, at);
+  if (!source.ok) return source;
+  const { history, boundary } = source.output;
+  const prepared = await prepareFork(ports, row, source.output, options);
   if (!prepared.ok) return prepared;
-  const next = prepared.output;
-  if (next.plan || next.directive.process.script) return noConversation(id);
-  if (!words && isFinished(history.output, boundary.output)) {
-    const message = `thread \`${id}\` had ended its work at event ${boundary.output.seq}; say what is next with a message`;
-    return cannotFork(message, { thread: id });
-  }
+  const { output: next } = prepared;
+  const prefix = history.slice(0, boundary.seq);
   const copy = await copyOf(ports, row, prefix);
   if (!copy.ok) return copy;
   const uses = await usesBelow(ports, next, prefix);
@@ -337,7 +330,7 @@ export async function forkThread(
   const isStricter = modeFor(ports, next.directive) === 'reference' && !hidesUntrusted(prefix);
   const data: DataOf<'fork'> = {
     from: id,
-    at: boundary.output.seq,
+    at: boundary.seq,
     by: `${by.who} (${by.surface})`,
     model: next.model.model,
     limits: packLimits(next.limits),
@@ -345,41 +338,21 @@ export async function forkThread(
     ...(isStricter && { untrusted: 'reference' }),
     ...(Object.keys(uses.output).length > 0 && { uses: uses.output }),
   };
+  const { files = [] } = next;
   const turn = prefix.at(-1)?.turn ?? 0;
-  const checked = checkedEvents(openingOf(id, prefix, data, words), turn);
-  if (!checked.ok) return checked;
-  const identity = ports.identity?.();
-  if (identity && !identity.ok) return identity;
-  const about = aboutRun(ports, next, words?.text ?? start?.message ?? '', {
-    parent: { place: row },
-  });
-  const events = [...copy.output.events, ...checked.output];
-  const created = await withFreshId(next.directive.name, ports, (fresh) =>
-    store.createThread({
-      id: fresh,
-      directive: next.item.id,
-      version: next.directive.version,
-      runner: row.runner,
-      ...(identity ? identity.output : { project: ports.project }),
-      limits: data.limits,
-      budget: budgetOf(next.limits),
-      inputs: next.inputs,
-      ...(about.title !== '' && { title: about.title }),
-      search: about.search,
-      events,
-      start: { queue: {} },
-    }),
-  );
+  const opening = checkedEvents(openingOf(id, prefix, data, message, files), turn);
+  if (!opening.ok) return opening;
+  const events = [...copy.output.events, ...opening.output];
+  const title = message ?? startOf(history)?.message ?? '';
+  const about = aboutRun(ports, next, title, { parent: { place: row } });
+  const place = { runner: row.runner, isQueued: true } as const;
+  const all = [...copy.output.files, ...files];
+  const created = await createRow(ports, next, place, events, about, all);
   if (!created.ok) return created;
   const { thread } = created.output;
-  const put = await putArtifacts(ports, thread, copy.output.artifacts);
-  if (!put.ok) return put;
-  const entry = audit && { ...audit, target: thread, reason: `of ${id} at event ${data.at}` };
-  const stored = entry ? await store.audit([entry]) : ok(null);
-  // The fork exists even if the row was refused, so the row goes to the audit of calls.
-  if (entry && !stored.ok) watch.audit?.write(entry);
-  watch.onEvent?.(thread, { type: 'fork', data, turn });
-  // The process that runs the fork reads its secrets from the store.
-  watch.done?.(thread);
-  return ok({ thread, seq: events.length + 1 });
+  ports.watch.onEvent?.(thread, { type: 'fork', data, turn });
+  const reason = `of ${id} at event ${data.at}${why === '' ? '' : `: ${why}`}`;
+  const rows = withVouched(startRow(by, 'fork', thread, reason), files);
+  const queued = await leaveQueued(ports, created.output, all, rows);
+  return queued.ok ? ok({ thread, seq: events.length + 1 }) : queued;
 }

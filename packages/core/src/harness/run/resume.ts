@@ -25,7 +25,7 @@ import {
 import type { Block } from '../../llm/index.ts';
 import { isEnded, type LeasedThread, type ThreadRow } from '../../store/index.ts';
 import { adoptChildren, catchUp, childrenUnreadable } from '../children/children.ts';
-import { followUpFiles, readAttachments, storeFiles, vouchRows } from '../files/attachment.ts';
+import { followUpFiles, readAttachments, storeFiles, withVouched } from '../files/attachment.ts';
 import { roundsIn } from '../hooks/check-goal.ts';
 import { applyApproved, resumeAfterProposal } from '../hooks/improve-directive.ts';
 import { packLimits } from '../limits/effective-limits.ts';
@@ -383,8 +383,7 @@ async function resumeWithLease(
   const { words, by: person = owner, audit, limits } = options;
   const by = person === owner ? { by: owner } : { by: person, process: owner };
   const attached = followUpFiles(files, person);
-  if (audit) thread.journal.audit(audit);
-  for (const row of audit ? vouchRows(files, audit) : []) thread.journal.audit(row);
+  for (const row of audit ? withVouched(audit, files) : []) thread.journal.audit(row);
   if (audit && limits) {
     thread.journal.audit({ ...audit, operation: 'raise', reason: JSON.stringify(limits) });
   }

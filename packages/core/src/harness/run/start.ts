@@ -19,10 +19,16 @@ import {
 } from '../../flow/index.ts';
 import type { DirectiveItem } from '../../items/index.ts';
 import type { HookStart, JournalEvent, WhatRan } from '../../journal/index.ts';
-import type { AuditEntry, LeasedThread, NewThread, ScheduleChange } from '../../store/index.ts';
+import type {
+  AuditEntry,
+  LeasedThread,
+  NewEvent,
+  NewThread,
+  ScheduleChange,
+} from '../../store/index.ts';
 import { capsOn } from '../../trust/index.ts';
 import { RESTS, resultOf } from '../children/children.ts';
-import { openingFiles, storeFiles, vouchRows } from '../files/attachment.ts';
+import { openingFiles, type StoredFile, storeFiles, withVouched } from '../files/attachment.ts';
 import { MAX_HOOK_NESTING, MAX_RETRIES } from '../hooks/action.ts';
 import { packLimits } from '../limits/effective-limits.ts';
 import type { LimitAmounts } from '../limits/limit.ts';
@@ -88,20 +94,20 @@ export interface Started {
 /** A queued thread with files waits for them. If this process is lost, a worker starts it after this time. */
 const STORING_MS = 60_000;
 
-async function createRow(
+/** Creates the row of a thread with its first events. `files`: a queued thread waits until they are stored. */
+export async function createRow(
   ports: HarnessPorts,
   prepared: Prepared,
   place: ThreadOrigin,
-  events: readonly JournalEvent[],
-  reserved: LimitAmounts,
+  events: readonly NewEvent[],
   { title, search }: AboutRun,
+  files: readonly StoredFile[],
+  reserved: LimitAmounts = {},
 ): Promise<Outcome<LeasedThread>> {
   const { id: directiveId, directive, limits, inputs } = prepared;
   const { parent, kind, detached = false, runner = 'safety' } = place;
   const identity = ports.identity?.();
   if (identity && !identity.ok) return identity;
-  const checked = checkedEvents(events, 0);
-  if (!checked.ok) return checked;
   const create = (id: string): Promise<Outcome<LeasedThread>> => {
     const drawFrom = place.drawFrom ?? (detached && parent ? detachedKey(id) : undefined);
     return insertThread(ports, place, {
@@ -117,10 +123,10 @@ async function createRow(
       search,
       ...(kind && { kind }),
       ...(detached && { detached }),
-      events: checked.output,
+      events,
       reserve: hookReserve(id, 1, reserved, drawFrom),
       start: place.isQueued
-        ? { queue: prepared.files ? { after: ports.clock.now() + STORING_MS } : {} }
+        ? { queue: files.length > 0 ? { after: ports.clock.now() + STORING_MS } : {} }
         : { lease: { owner: ports.threads.owner, ttlMs: LEASE_MS } },
     });
   };
@@ -201,13 +207,48 @@ function startPrepared(...run: Parameters<typeof begin>): ReturnType<typeof begi
 /** Surfaces whose actor is a person or a program of that person. */
 const PEOPLE: ReadonlySet<string> = new Set(['cli', 'library', 'web']);
 
-/** Drops what this process has of a queued thread, because a worker runs it. */
-async function leaveQueued(
-  { store, watch }: HarnessPorts,
+/** Returns the audit row of a person or a policy that starts a thread. */
+export const startRow = (
+  { who, surface }: StartedBy,
+  operation: string,
+  target: string,
+  reason = '',
+): AuditEntry => ({
+  surface,
+  caller: who,
+  subject: PEOPLE.has(surface) ? 'person' : `policy:${surface}`,
+  operation,
+  target,
+  decision: 'allowed',
+  reason,
+});
+
+/** Stores the files of a new thread. Without them it can do nothing, so it fails. */
+async function storeFilesOf(
+  ports: HarnessPorts,
+  thread: string,
+  files: readonly StoredFile[],
+): Promise<Outcome<null>> {
+  const stored = await storeFiles(ports.store, thread, files);
+  if (!stored.ok) await endForced(ports, thread, 'failed', stored.error.detail.message);
+  return stored;
+}
+
+/**
+ * Lets a worker take a new thread when its files are stored, and drops what this process has of it. Another process
+ * reads its secrets from the store.
+ */
+export async function leaveQueued(
+  ports: HarnessPorts,
   { row: { id, created, status, cost } }: LeasedThread,
+  files: readonly StoredFile[],
   rows: readonly AuditEntry[] = [],
 ): Promise<Outcome<Started>> {
+  const { store, watch } = ports;
+  const whole = await storeFilesOf(ports, id, files);
+  if (whole.ok && files.length > 0) await queueNow(ports, id);
   watch.done?.(id);
+  if (!whole.ok) return whole;
   const stored = rows.length > 0 ? await store.audit(rows) : ok(null);
   // The thread is queued even if the rows were refused, so they go to the audit of calls.
   if (!stored.ok) for (const row of rows) watch.audit?.write(row);
@@ -261,26 +302,16 @@ async function begin(
   const since = ports.threads.live.leases.now();
   const hooks = hasHooks(place.runner) ? prepared.hooks : [];
   const split = splitLimits(ports, limits, hooks, prepared.room);
-  const inserted = await createRow(ports, prepared, place, events, split.hooks, about);
+  const checked = checkedEvents(events, 0);
+  if (!checked.ok) return checked;
+  const row = [ports, prepared, place, checked.output, about, files, split.hooks] as const;
+  const inserted = await createRow(...row);
   if (!inserted.ok) return inserted;
   const leased = inserted.output;
-  const subject = PEOPLE.has(surface) ? 'person' : `policy:${surface}`;
-  const fields = { surface, caller: who, subject, operation: 'run', reason: '' };
-  const row: AuditEntry | undefined = place.by && {
-    ...fields,
-    target: leased.thread,
-    decision: 'allowed',
-  };
-  const stored = await storeFiles(ports.store, leased.thread, files);
-  if (!stored.ok) {
-    await endForced(ports, leased.thread, 'failed', stored.error.detail.message);
-    return stored;
-  }
-  const vouched = row ? vouchRows(files, row) : [];
-  if (place.isQueued) {
-    if (files.length > 0) await queueNow(ports, leased.thread);
-    return await leaveQueued(ports, leased, row && [row, ...vouched]);
-  }
+  const rows = place.by ? withVouched(startRow(place.by, 'run', leased.thread), files) : [];
+  if (place.isQueued) return await leaveQueued(ports, leased, files, rows);
+  const stored = await storeFilesOf(ports, leased.thread, files);
+  if (!stored.ok) return stored;
   ports.watch.transcript(leased.thread, leased.row)(
     [statusEvent('running'), ...events].map((event) => ({ ...event, turn: 0 })),
     1,
@@ -303,7 +334,7 @@ async function begin(
     return result;
   }
   const thread = result.output;
-  for (const one of row ? [row, ...vouched] : []) thread.journal.audit(one);
+  for (const row of rows) thread.journal.audit(row);
   thread.talk.opening.push(...opening.output);
   for (const event of opening.output) addToConversation(thread, event);
   ports.watch.onEvent?.(leased.thread, { ...start, turn: 0 });

@@ -264,7 +264,7 @@ export interface ReadyFile {
   readonly marks: Descriptor;
   /** Absent: the attachment is a text. */
   readonly file?: FileBlock;
-  /** Absent in a replay, and after the file was stored. */
+  /** Absent for a text, in a replay, and after the file was stored. */
   bytes?: Uint8Array;
   /** Hash of a file that the person vouches for. */
   readonly vouched?: string;

@@ -1,5 +1,6 @@
 // Sends one request to a model through the provider's tool, which is prepared once per conversation. The events
 // of the stream go straight into the reader.
+import { text as wholeText } from 'node:stream/consumers';
 import { getOwn, type Json, type Outcome, ok, textAt } from '../../base/index.ts';
 import {
   type EmbeddedKernel,
@@ -108,7 +109,7 @@ export function createModelPort(kernel: Pick<EmbeddedKernel, 'line'>): ModelPort
         let reader: StreamReader | undefined;
         // A tool with sinks of its own sends its parameters instead of the body.
         const isWhole = sender.formed?.text !== '';
-        const whole = body.ok && files && isWhole ? await putFiles(body.output, files) : undefined;
+        const whole = body.ok && files && isWhole ? putFiles(body.output, files) : undefined;
         const sent: Outcome<Json> =
           body.ok && sender.formed
             ? await sender.formed.send(whole ?? body.output, {
@@ -116,8 +117,7 @@ export function createModelPort(kernel: Pick<EmbeddedKernel, 'line'>): ModelPort
                 authority,
                 signal,
                 ...(marks && { marks }),
-                ...(files &&
-                  !isWhole && { fill: async (text) => (await putFiles(text, files)).toString() }),
+                ...(files && !isWhole && { fill: (text) => wholeText(putFiles(text, files)) }),
                 ...(sendBy !== undefined && { sendBy }),
                 ...(sinks && { filter: () => sinks()?.filter() }),
                 reader() {

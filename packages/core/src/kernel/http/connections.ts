@@ -3,13 +3,14 @@
 // connection must lead to a listed address, and a new one is opened to the list, not to the name. A name
 // that changes its answer in between (DNS rebinding) has no effect.
 import { isIP, isIPv6, type LookupFunction, connect as openTcp, type Socket } from 'node:net';
+import { Readable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { connect as openTls } from 'node:tls';
 import { type buildConnector, Client, type Dispatcher } from 'undici';
 import { type Outcome, ok } from '../../base/index.ts';
 import { type AddressPorts, hostOf, portOf } from './address.ts';
 import { malformation, malformed, networkFault } from './fault.ts';
-import type { WireRequest } from './request.ts';
+import type { StreamedBody, WireRequest } from './request.ts';
 import type { TimeWatch, TimeWatchPorts } from './time-limits.ts';
 
 /** Consumes a chunk. `true` asks for more, `false` stops; a promise delays the next chunk until it settles. */
@@ -351,6 +352,9 @@ export interface HttpPorts extends AddressPorts, TimeWatchPorts {
 
 const FILES_RETRY_MS = 50;
 
+/** Reads one piece ahead. */
+const streamOf = (body: StreamedBody): Readable => Readable.from(body, { highWaterMark: 1 });
+
 /** Open connections, and those that are kept for the next request to the same origin. */
 export class Connections {
   readonly #limits: KeepLimits;
@@ -377,6 +381,8 @@ export class Connections {
   ): Promise<Outcome<T>> {
     const place = url.origin;
     const path = `${url.pathname}${url.search}`;
+    const isStreamed = typeof body === 'object';
+    const sent = isStreamed ? { ...headers, 'content-length': String(body.bytes) } : headers;
     const isOnce = mayRepeat === 'once';
     let mayBeOld = mayRepeat !== false;
     for (;;) {
@@ -390,7 +396,7 @@ export class Connections {
         const release = (): void => this.#keep(connection, place);
         const stale = (): void => settle('stale');
         connection.client.dispatch(
-          { path, method, headers, body: body ?? null },
+          { path, method, headers: sent, body: isStreamed ? streamOf(body) : (body ?? null) },
           new Asking({ connection, url, watch, read, release, settle, stale, isOnce }),
         );
       });

@@ -172,3 +172,62 @@ test('what may not be sent any more reaches nobody, over an open connection and 
   expect(await send(Number.MAX_VALUE)).toMatchObject({ ok: true });
   expect(seen.length).toBe(2);
 });
+
+/** A body of these pieces. `fails`: the last piece cannot be made. */
+const streamed = (
+  pieces: readonly string[],
+  { bytes = pieces.join('').length, fails = false } = {},
+) => ({
+  bytes,
+  text: pieces.join(''),
+  async *[Symbol.asyncIterator]() {
+    yield* pieces;
+    await Promise.resolve();
+    if (fails) throw new Error('the file is gone');
+  },
+});
+
+test('a streamed body is made for each sending, also for the one after a redirect', async () => {
+  const seen: Seen[] = [];
+  const target = await echo(seen);
+  const moving = createServer((request, response) => {
+    request.resume();
+    request.on('end', () => response.writeHead(307, { location: target }).end());
+  });
+  servers.push(moving);
+  await new Promise<void>((resolve) => moving.listen(0, '127.0.0.1', resolve));
+  const url = `http://127.0.0.1:${(moving.address() as AddressInfo).port}/`;
+  const prepared = prepareRequest(callOf({ url }), ports);
+  if (!prepared.ok) throw new Error(prepared.error.detail.message);
+  const send = (body: ReturnType<typeof streamed>) =>
+    prepared.output.send(body, {
+      signal: new AbortController().signal,
+      verify: () => ok(null),
+      onEvents: () => undefined,
+    });
+  const body = streamed(['"one ', 'two"']);
+  for (const _ of [1, 2]) expect(await send(body)).toMatchObject({ ok: true });
+  expect(seen.map((one) => one.body)).toEqual(['"one two"', '"one two"']);
+  expect(seen[0]?.headers).toMatchObject({ 'content-length': '9' });
+  const stopped = await send(streamed(['"sk-canary-1"']));
+  expect(stopped).toMatchObject({ error: { code: 'permission_denied' } });
+});
+
+test('a streamed body that breaks off, or has another length, is a network error', async () => {
+  const seen: Seen[] = [];
+  const prepared = prepareRequest(callOf({ url: await echo(seen) }), ports);
+  if (!prepared.ok) throw new Error(prepared.error.detail.message);
+  for (const body of [
+    streamed(['"one'], { bytes: 90, fails: true }),
+    streamed(['"one"'], { bytes: 90 }),
+    streamed(['"one"'], { bytes: 2 }),
+  ]) {
+    const sent = await prepared.output.send(body, {
+      signal: new AbortController().signal,
+      verify: () => ok(null),
+      onEvents: () => undefined,
+    });
+    expect(sent).toMatchObject({ ok: false, error: { code: 'network_error' } });
+  }
+  expect(seen).toEqual([]);
+});

@@ -16,7 +16,13 @@ import { bodyValue, decodedBody, isJsonType, readBounded, statusFault } from './
 import type { HttpAnswer, HttpPorts } from './connections.ts';
 import { type OnEvents, readEventStream, type Sending, type StreamEnd } from './event-stream.ts';
 import { reasonOf } from './fault.ts';
-import { type DescribedRequest, describeRequest, urlProblem, type WireRequest } from './request.ts';
+import {
+  type DescribedRequest,
+  describeRequest,
+  type StreamedBody,
+  urlProblem,
+  type WireRequest,
+} from './request.ts';
 import { TimeWatch, timeoutsOf } from './time-limits.ts';
 
 /** A response without secrets: a whole answer, or the end of a stream. */
@@ -39,7 +45,7 @@ export interface PreparedRequest extends DescribedRequest {
    * Sends the request with this body instead of the prepared one, which determined the content type.
    * Never rejects, also if `onEvents` throws.
    */
-  send(body: string | Uint8Array | undefined, options: SendOptions): Promise<Outcome<Received>>;
+  send(body: string | StreamedBody | undefined, options: SendOptions): Promise<Outcome<Received>>;
 }
 
 /** Returns the whole body as a value. A truncated JSON body is a fault. */
@@ -101,7 +107,7 @@ function forOtherOrigin(request: WireRequest, redact: Redactor): Outcome<WireReq
     if (!request.credentials.has(name) && redact.isClean(value)) headers[name] = value;
   }
   const { body = '' } = request;
-  return redact.isClean(typeof body === 'string' ? body : Buffer.from(body).toString())
+  return redact.isClean(typeof body === 'string' ? body : body.text)
     ? ok({ ...request, headers })
     : fail(
         'permission_denied',

@@ -17,12 +17,20 @@ import type { PrimitiveCall } from '../primitive.ts';
 import { choiceField, countField } from '../sink.ts';
 import { METHODS } from './config-shape.ts';
 
-export interface WireRequest {
+/** A body that is made while it is sent. Each iteration begins anew. */
+export interface StreamedBody extends AsyncIterable<string> {
+  /** Length of all pieces. */
+  readonly bytes: number;
+  /** The text around the streamed parts, which is searched for secrets. */
+  readonly text: string;
+}
+
+export interface WireRequest<Body = string | StreamedBody> {
   method: string;
   url: URL;
   /** Header names are in lower case. */
   headers: Record<string, string>;
-  body?: string | Uint8Array;
+  body?: Body;
   /** Names of headers with credentials. They are never sent to another origin. */
   credentials: ReadonlySet<string>;
   /** The parts and the result of `auth`, which no output may show. */
@@ -197,7 +205,7 @@ export function buildRequest(
   config: JsonObject,
   accept: Readonly<Record<string, string>>,
   schemes: readonly string[] = ['http:', 'https:'],
-): Outcome<WireRequest> {
+): Outcome<WireRequest<string>> {
   const method = readMethod(config);
   if (!method.ok) return method;
   const url = readUrl(config, schemes);
@@ -219,7 +227,7 @@ export function buildRequest(
     credentials.add(header[0]);
   }
   if (secretQuery) url.output.searchParams.append(...secretQuery);
-  const request: WireRequest = {
+  const request: WireRequest<string> = {
     method: method.output,
     url: url.output,
     headers,
@@ -282,7 +290,7 @@ const ACCEPT: Readonly<Record<Settings['transport'], Readonly<Record<string, str
 };
 
 export interface DescribedRequest {
-  readonly request: WireRequest;
+  readonly request: WireRequest<string>;
   readonly settings: Settings;
   readonly redact: Redactor;
 }

@@ -1,4 +1,5 @@
 // Implements the `websocket` transport: the body is the first message, and each text message is an event.
+import { text as wholeText } from 'node:stream/consumers';
 import { type Failure, fail, type Outcome, ok } from '../../base/index.ts';
 import type { StreamEvent } from '../sink.ts';
 import { statusFault } from './answer.ts';
@@ -141,8 +142,7 @@ export async function readWebSocket(
   const opened = await openWebSocket({ url, headers }, sending, maxEvent, reading);
   if (!opened.ok) return opened;
   const { line } = opened.output;
-  if (body !== undefined)
-    await line.send(typeof body === 'string' ? body : Buffer.from(body).toString());
+  if (body !== undefined) await line.send(typeof body === 'string' ? body : await wholeText(body));
   const end = await reading.read(line);
   const { count, bytes, binaries } = reading;
   const failure = sending.watch.failure ?? reading.failure ?? endFault(end, count);

@@ -14,6 +14,7 @@ import { type Descriptor, type MaybePromise, makeValue, type Operation } from '.
 import type { Authority, Caller } from '../call.ts';
 import type { HttpPrimitive } from '../http/http-client.ts';
 import type { PreparedRequest, Received } from '../http/prepared-request.ts';
+import type { StreamedBody } from '../http/request.ts';
 import type { Primitive } from '../primitive.ts';
 import { verifierOf } from '../rights/authority.ts';
 import type { EventFilter, Sink, StreamEvent } from '../sink.ts';
@@ -54,7 +55,7 @@ interface LineSending {
 export interface FormedBody {
   readonly text: string;
   /** Sends `body` in place of the original text. Returns the result of a call of the tool. */
-  send(body: string | Uint8Array, sending: LineSending): Promise<Outcome<JsonObject>>;
+  send(body: string | StreamedBody, sending: LineSending): Promise<Outcome<JsonObject>>;
 }
 
 export interface ToolLine {
@@ -103,7 +104,7 @@ function resultOf(received: Received): Outcome<JsonObject> {
 
 /** Sends from the connection directly to the reader. */
 const direct = (plan: Plan, prepared: PreparedRequest): FormedBody => ({
-  text: String(prepared.request.body ?? ''),
+  text: prepared.request.body ?? '',
   async send(body, { authority, signal, sendBy, reader }) {
     const { events, end } = reader();
     const received = await prepared.send(body, {

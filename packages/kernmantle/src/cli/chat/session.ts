@@ -67,22 +67,16 @@ export function createSession(call: CommandCall, work: ThreadWork, request: RunR
     });
     return threads.resume(id, signal, options);
   }
-  /** Runs the line in a fork of the thread. A fork takes no files, so a line with files is refused. */
+  /** Runs the line in a fork of the thread. */
   async function forkWith(id: string, line: ChatLine, signal: AbortSignal): Promise<ChatRound> {
-    if (line.attach && line.attach.length > 0) {
-      return fail(
-        'invalid_input',
-        'the first line of a fork takes no files; attach them to a later one',
-      );
-    }
     const { compact: _, ...settings } = next;
     const done = await threads.fork(
       id,
       {
         ...settings,
-        words: { text: line.text, by: actorName(by) },
+        message: line.text,
+        ...(line.attach && { attach: line.attach }),
         by: { who: by.who, surface: 'cli' },
-        audit: personAuditRow(by, 'fork', id),
       },
       signal,
     );

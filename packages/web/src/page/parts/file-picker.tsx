@@ -1,5 +1,18 @@
-// Field for files that go to the model with a message.
+// Field for files that go to the model with a message. Files can be chosen, or dropped on the form around it.
+import { Button } from './button.tsx';
 import { ForeignText } from './untrusted-text.tsx';
+
+/** Returns the handlers of an element on which files can be dropped. */
+export const onFiles = (take: (files: readonly File[]) => void) => ({
+  // A browser drops only where this event is handled.
+  onDragOver: (event: DragEvent) => event.preventDefault(),
+  onDrop(event: DragEvent) {
+    const files = [...(event.dataTransfer?.files ?? [])];
+    if (files.length === 0) return;
+    event.preventDefault();
+    take(files);
+  },
+});
 
 export function FilePicker(props: {
   files: readonly File[];
@@ -7,18 +20,28 @@ export function FilePicker(props: {
 }) {
   const { files, onChange } = props;
   return (
-    <label class="stack small">
-      <span>Files: images, PDF or text</span>
-      <input
-        type="file"
-        multiple
-        onChange={(event) => onChange([...(event.currentTarget.files ?? [])])}
-      />
-      {files.map(({ name, size }) => (
-        <span key={name} class="faint">
-          <ForeignText text={name} /> ({size} bytes)
+    <div class="stack small">
+      <label class="stack">
+        <span>Files: images, PDF or text. They can be dropped here.</span>
+        <input
+          type="file"
+          multiple
+          onChange={(event) => {
+            onChange([...files, ...(event.currentTarget.files ?? [])]);
+            event.currentTarget.value = '';
+          }}
+        />
+      </label>
+      {files.map((file) => (
+        <span key={file} class="faint">
+          <ForeignText text={file.name} /> ({file.size} bytes){' '}
+          <Button
+            text="Remove"
+            aria-label={`Remove ${file.name}`}
+            onClick={() => onChange(files.filter((one) => one !== file))}
+          />
         </span>
       ))}
-    </label>
+    </div>
   );
 }

@@ -5,7 +5,7 @@ import type { ThreadView } from '../../model/api.ts';
 import { money, shellWord } from '../../model/format.ts';
 import { PASTE, uploadAll } from '../api.ts';
 import { Command } from '../parts/copy.tsx';
-import { FilePicker } from '../parts/file-picker.tsx';
+import { FilePicker, onFiles } from '../parts/file-picker.tsx';
 import { Icon } from '../parts/icons.tsx';
 import { commandOf } from './commands.ts';
 import { isEndedStatus } from './header.tsx';
@@ -105,20 +105,23 @@ export function Composer(props: {
       setFiles([]);
     } else onClose();
   };
+  const add = (more: readonly File[]) => {
+    if (isEnded) setFiles([...files, ...more]);
+    else setFault('a file or a long paste can be sent when the reply is complete');
+  };
   /** A long paste goes with the message as a file. It is read, and never counts as said. */
   const paste = (event: ClipboardEvent) => {
     const pasted = event.clipboardData?.getData('text/plain') ?? '';
     const isLong = pasted.length > 400 || pasted.trimEnd().split('\n').length > 3;
     if (!isChat || !isLong) return;
     event.preventDefault();
-    if (!isEnded) return setFault('a long paste can be sent when the reply is complete');
-    const name = `pasted-${files.length + 1}.txt`;
-    setFiles([...files, new File([pasted], name, { type: PASTE })]);
+    add([new File([pasted], `pasted-${files.length + 1}.txt`, { type: PASTE })]);
   };
   return (
     <form
       class="card composer stack"
       aria-label="Message"
+      {...onFiles(add)}
       onSubmit={(event) => {
         event.preventDefault();
         void send();

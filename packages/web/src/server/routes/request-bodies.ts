@@ -99,7 +99,7 @@ const RULES = {
     { required: ['directive'] },
   ),
   resume: record({ limits, model: name, message: words(MAX_WORDS, 1), from, why, attach }),
-  fork: record({ limits, model: name, message: words(MAX_WORDS, 1), at: point, why }),
+  fork: record({ limits, model: name, message: words(MAX_WORDS, 1), at: point, why, attach }),
   inject: record(
     { text: words(MAX_WORDS, 1), role: oneOf(['user', 'system']) },
     { required: ['text'] },

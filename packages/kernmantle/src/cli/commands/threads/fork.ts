@@ -1,9 +1,10 @@
 // Implements `threads fork`: forks a thread at a boundary of its journal and follows the fork as `resume` does.
 import { compact, fail, type Outcome, ok } from '@kernmantle/core/base';
 import { readForkPoint } from '@kernmantle/core/journal';
-import { actorName, personAuditRow, type Threads } from '@kernmantle/core/runtime';
+import type { Threads } from '@kernmantle/core/runtime';
 import { asText, type CommandCall, type CommandRun } from '../../command.ts';
 import { commandActor } from '../../project.ts';
+import { attachmentsOf } from '../../threads/attachments.ts';
 import { findThread } from '../../threads/open-threads.ts';
 import { followRun, limitsOf } from '../run.ts';
 
@@ -22,14 +23,14 @@ function optionsOf(call: CommandCall): Outcome<ForkRequest> {
   if (!at.ok) return at;
   const limits = limitsOf(options);
   if (!limits.ok) return limits;
-  const [text, actor] = [asText(options.message), commandActor(call)];
   return ok(
     compact<ForkRequest>({
       at: at.output,
       limits: limits.output,
       model: asText(options.model),
-      words: text === undefined ? undefined : { text, by: actorName(actor) },
-      by: { who: actor.who, surface: 'cli' },
+      message: asText(options.message),
+      attach: attachmentsOf(options),
+      by: { who: commandActor(call).who, surface: 'cli' },
     }),
   );
 }
@@ -40,10 +41,7 @@ export const run: CommandRun = async (call) => {
   return await followRun(call, {
     async start({ threads, store }, signal) {
       const row = await findThread(store, asText(call.args[0]));
-      if (!row.ok) return row;
-      const { id } = row.output;
-      const audit = personAuditRow(commandActor(call), 'fork', id);
-      return await threads.fork(id, { ...options.output, audit }, signal);
+      return row.ok ? await threads.fork(row.output.id, options.output, signal) : row;
     },
     usageCodes: ['invalid_input'],
   });
