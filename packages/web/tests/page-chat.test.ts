@@ -1,5 +1,6 @@
 // A chat on the page: it starts with one line, its field stays open, and Enter sends the next line.
 import { makePng } from '@kernmantle/test-support/files';
+import { call } from '@kernmantle/test-support/thread-project';
 import { expect } from 'vitest';
 import { browserTest, openPage } from './support/browser.ts';
 import { openServed } from './support/serve.ts';
@@ -72,3 +73,54 @@ browserTest('a chat starts with a line and goes on with the next one', async () 
   expect(sent).not.toContain('pasted-1.txt');
   expect(errors).toEqual([]);
 });
+
+browserTest(
+  'the conversation has the page, lines can follow fast, and a summary divides it',
+  async () => {
+    const text = '## Cause\nsee this:\n```js\nsplit(1)\n```\nthe end';
+    const answers = [1, 2, 3, 4, 5, 6].map((count) => ({
+      text: `answer ${count} ${'word '.repeat(40)}`,
+    }));
+    const served = await openServed(
+      { 'a.txt': 'a\n' },
+      {
+        assistant: [
+          { tool_calls: [call('fs/read_file', { path: 'a.txt' })] },
+          { text },
+          ...answers,
+          {
+            tool_calls: [{ name: 'help', arguments: { action: 'compact', reason: 'the parser' } }],
+          },
+        ],
+      },
+    );
+    const { page, errors } = await openPage();
+    await page.goto(served.link('/'));
+    await page.getByRole('button', { name: 'New chat' }).click();
+    const field = page.getByLabel('First line of the chat');
+    await field.fill('why?');
+    await field.press('Enter');
+    expect(await page.locator('.message .code').innerText()).toBe('split(1)');
+    expect(await page.locator('.message .heading').innerText()).toBe('## Cause');
+    expect(await page.locator('.answers, .outcome, .insp').count()).toBe(0);
+    // Nothing waits between an answer and the next line.
+    const more = page.getByRole('form', { name: 'Message' }).getByRole('textbox');
+    for (const [at] of answers.entries()) {
+      await more.fill(`line ${at + 1}`);
+      await more.press('Enter');
+      await page
+        .getByText(`answer ${at + 1} word`)
+        .first()
+        .waitFor();
+    }
+    await more.fill('make room');
+    await more.press('Enter');
+    const divider = page.locator('.by-compaction');
+    await divider.waitFor();
+    expect(await divider.innerText()).toMatch(/made room: turns 1 to \d+ /);
+    expect(await page.getByText('not in the model’s view').count()).toBeGreaterThan(1);
+    await divider.getByRole('button', { name: /^Show all/ }).click();
+    await divider.getByText('files_read').waitFor();
+    expect(errors).toEqual([]);
+  },
+);

@@ -287,14 +287,15 @@ const SLIM: { readonly [type in EventType]: Slim<type> } = {
     is_error: !held,
     ...(reason !== undefined && textParts(reason)),
   }),
-  compaction: ({ tier, by, model, upto, spend, summary, rejected }) => ({
+  compaction: ({ tier, by, model, upto, spend, facts = {}, summary = '', rejected }) => ({
     state: tier,
     by: optionalName(by) ?? 'harness',
     model: optionalName(model),
     current: upto,
     spend: amountIn(spend),
     reason: rejected && preview(rejected),
-    ...(summary !== undefined && textParts(summary)),
+    ...(summary !== '' && textParts(summary)),
+    bytes: JSON.stringify({ facts, summary }).length,
   }),
   hook_state: noFields,
   permission_denied: (denial) => ({

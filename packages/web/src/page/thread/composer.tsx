@@ -7,6 +7,7 @@ import { PASTE, uploadAll } from '../api.ts';
 import { Command } from '../parts/copy.tsx';
 import { FilePicker, onFiles } from '../parts/file-picker.tsx';
 import { Icon } from '../parts/icons.tsx';
+import { may } from '../state/session.ts';
 import { commandOf } from './commands.ts';
 import { isEndedStatus } from './header.tsx';
 import type { Acting } from './thread-actions.ts';
@@ -78,6 +79,7 @@ export function Composer(props: {
   const [when, setWhen] = useState<When>('next');
   const [files, setFiles] = useState<readonly File[]>([]);
   const [fault, setFault] = useState<string>();
+  const [isPending, setPending] = useState(false);
   const field = useRef<HTMLTextAreaElement>(null);
   useEffect(() => field.current?.focus(), []);
   const act = isEnded ? 'resume' : when === 'now' ? 'interrupt' : 'inject';
@@ -87,8 +89,10 @@ export function Composer(props: {
     : `${act === 'inject' && voice === 'system' ? ' --role system' : ''} ${words}`;
   const command = commandOf(act, id, rest);
   const [why, isBusy] = [acting.why(act), acting.isBusy(act)];
+  const canSend = text.trim() !== '' && why === undefined && !isBusy;
   const send = async () => {
-    if (text.trim() === '' || why !== undefined || isBusy) return;
+    // A line of a chat that is sent during the last event of a reply goes when the page knows the end.
+    if (!canSend) return setPending(isChat && may('steer') && text.trim() !== '');
     const sent = await uploadAll(isEnded ? files : []);
     setFault(sent.ok ? undefined : sent.error.detail.message);
     if (!sent.ok) return;
@@ -105,6 +109,11 @@ export function Composer(props: {
       setFiles([]);
     } else onClose();
   };
+  useEffect(() => {
+    if (!isPending || !canSend) return;
+    setPending(false);
+    void send();
+  }, [isPending, canSend]);
   const add = (more: readonly File[]) => {
     if (isEnded) setFiles([...files, ...more]);
     else setFault('a file or a long paste can be sent when the reply is complete');
@@ -130,12 +139,15 @@ export function Composer(props: {
       <textarea
         ref={field}
         class="field"
-        rows={3}
+        rows={isChat ? 2 : 3}
         aria-label={isEnded ? 'Follow-up' : 'Message to the model'}
         placeholder={isEnded ? 'follow-up message' : 'message to the model'}
         value={text}
         onPaste={paste}
-        onInput={(event) => setText(event.currentTarget.value)}
+        onInput={(event) => {
+          setText(event.currentTarget.value);
+          setPending(false);
+        }}
         onKeyDown={(event) => {
           if (event.key === 'Escape') onClose();
           const isSent = event.ctrlKey || event.metaKey || (isChat && !event.shiftKey);
@@ -146,7 +158,7 @@ export function Composer(props: {
       />
       {isEnded ? <FilePicker files={files} onChange={setFiles} /> : null}
       {fault === undefined ? null : <p class="bad">{fault}</p>}
-      {isEnded ? (
+      {isChat && status !== 'limit' ? null : isEnded ? (
         <p class="dim">
           The thread resumes with this message and its current limits.{' '}
           {status === 'limit' ? (
@@ -177,13 +189,9 @@ export function Composer(props: {
             Cancel
           </button>
         )}
-        <button
-          type="submit"
-          class="btn go"
-          disabled={text.trim() === '' || why !== undefined || isBusy}
-          aria-busy={isBusy}
-        >
-          <Icon name="say" /> {isBusy ? 'Sending…' : isEnded ? 'Follow up' : 'Send'}
+        <button type="submit" class="btn go" disabled={!canSend} aria-busy={isBusy || isPending}>
+          <Icon name="say" />{' '}
+          {isBusy || isPending ? 'Sending…' : isEnded && !isChat ? 'Follow up' : 'Send'}
         </button>
       </footer>
     </form>

@@ -38,10 +38,16 @@ const authorOf = ({ by = 'harness' }: SlimEvent): string =>
 function useLines(events: readonly SlimEvent[], rows: readonly TimelineEntry[]) {
   return useMemo(() => {
     const messages = events
+      .map((event, at) => {
+        // The harness wrote the first message: it names the directive.
+        const isOpening = events[at - 1]?.type === 'thread_start';
+        return { seq: event.seq, event: isOpening ? { ...event, by: 'harness' } : event };
+      })
       .filter(
-        ({ type, preview, text }) => eventFlags(type).isMessage && (preview ?? text ?? '') !== '',
+        ({ event: { type, preview, text } }) =>
+          eventFlags(type).isMessage && (preview ?? text ?? '') !== '',
       )
-      .map((event) => ({ seq: event.seq, event, row: undefined }));
+      .map((line) => ({ ...line, row: undefined }));
     const steps = rows
       .filter(({ kind }) => kind === 'call' || kind === 'child' || kind === 'hook')
       .map((row) => ({ seq: row.seq, event: undefined, row }));
@@ -75,12 +81,13 @@ function Message(props: { id: string; event: SlimEvent; isReplaced: boolean }) {
   const [place, isSeen] = useInSight();
   const [isAsked, setAsked] = useState(false);
   const size = event.bytes ?? 0;
+  const isDivider = event.type === 'compaction';
   const isCut = size > PREVIEW;
-  const wants = isCut && (isAsked || (isSeen && size <= BY_ITSELF));
+  const wants = isCut && (isAsked || (!isDivider && isSeen && size <= BY_ITSELF));
   const { answer } = useResource<EventDetail>(
     wants ? threadResource(id, `/events/${event.seq}`) : undefined,
   );
-  const author = authorOf(event);
+  const author = isDivider ? 'The harness' : authorOf(event);
   const content = answer?.ok ? answer.output.content : undefined;
   return (
     <div ref={place} class={`message by-${event.type.split('_')[0]}`}>
@@ -90,11 +97,11 @@ function Message(props: { id: string; event: SlimEvent; isReplaced: boolean }) {
         {isReplaced ? <span class="label">not in the model’s view</span> : null}
         <LabelChips taint={event.labels ?? []} />
       </div>
-      {event.type === 'compaction' ? <p class="dim">{event.text}</p> : null}
+      {isDivider ? <p class="dim">{event.text}</p> : null}
       {content ? (
         <PiecesView isMessage first={content} load={loadPiece(id, event.seq, 'content')} />
       ) : (
-        <MessageText text={event.preview ?? event.text ?? ''} />
+        <MessageText text={event.preview ?? (isDivider ? '' : (event.text ?? ''))} />
       )}
       {isCut && !content ? (
         <Button text={`Show all ${bytes(size)}`} class="more-link" onClick={() => setAsked(true)} />
