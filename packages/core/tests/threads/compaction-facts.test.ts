@@ -92,7 +92,7 @@ function expected(events: readonly StoredEvent[]): Record<string, unknown> {
     approvals: of('approval')
       .filter(({ data }) => data.state !== 'pending')
       .map(({ seq, data }) => ({ event: seq, state: data.state })),
-    tools: tools.toReversed(),
+    tools: tools.toSorted((a, b) => a.tool.localeCompare(b.tool)),
   };
 }
 
@@ -144,7 +144,9 @@ test.skipIf(isLate)('after ten passes with nonsense, every fact is there', async
     const facts = pass.data.facts as JsonObject;
     const past = events.filter(({ seq }) => seq < pass.seq);
     for (const [section, list] of Object.entries(expected(past))) {
-      const shown = getOwn(facts, section) ?? [];
+      const own = (getOwn(facts, section) ?? []) as Json[];
+      const byTool = (a: Json, b: Json) => textAt(a, 'tool').localeCompare(textAt(b, 'tool'));
+      const shown = section === 'tools' ? own.toSorted(byTool) : own;
       if (typeof (list as unknown[])[0] === 'object')
         expect(shown, section).toMatchObject(list as Json[]);
       else expect(shown, section).toEqual(list);
@@ -180,28 +182,39 @@ const said = (seq: number): Recorded =>
   });
 
 test('the state of the facts is bounded, and keeps the newest', () => {
-  const facts = new Facts(() => 'path');
+  const facts = new Facts(() => 'path', false);
   for (let at = 0; at < 500; at += 1)
     facts.add([...put(4 * at + 1, `out/${at}`), said(4 * at + 3)]);
-  const sections = new Map(facts.sections());
-  const written = sections.get('files_written') ?? [];
+  const written = facts.entries('files_written').map(({ line }) => line);
   expect(written).toHaveLength(200);
-  expect(written[0]?.name?.text).toBe('out/499');
-  expect(written.at(-1)?.name?.text).toBe('out/300');
-  const words = (sections.get('people_said') ?? []).map(({ facts: one }) => textAt(one, 'text'));
+  expect(written[0]).toBe('out/499');
+  expect(written.at(-1)).toBe('out/300');
+  const words = facts.entries('people_said').map(({ line }) => textAt(line, 'text'));
   expect(words).toHaveLength(10);
   expect(words[0]?.startsWith('1999 xxx')).toBe(true);
   for (const text of words) expect(text).toHaveLength(2000);
-  expect(sections.get('tools')).toEqual([{ facts: { tool: 'team/put', done: 500 } }]);
+  expect(facts.entries('tools')).toEqual([{ line: { tool: 'team/put', done: 500 } }]);
 });
 
 test('an unknown outcome stays, and a name is one line of at most 200 characters', () => {
-  const facts = new Facts(() => 'path');
+  const facts = new Facts(() => 'path', false);
   const unknown = { is_error: true, content: { error: { code: 'outcome_unknown' } } };
   facts.add([...put(1, `out/\u001b[31m\n${LONG}`, unknown), ...put(3, 'out/b')]);
-  const sections = new Map(facts.sections());
-  const [entry] = sections.get('outcome_unknown') ?? [];
-  expect(entry?.facts).toEqual({ event: 2, tool: 'team/put' });
-  expect(entry?.name?.text).toHaveLength(200);
-  expect(entry?.name?.text.startsWith('out/ [31m xxx')).toBe(true);
+  const [line] = facts.entries('outcome_unknown').map((entry) => entry.line);
+  expect(line).toMatchObject({ event: 2, tool: 'team/put' });
+  expect(textAt(line, 'name')).toHaveLength(200);
+  expect(textAt(line, 'name').startsWith('out/ [31m xxx')).toBe(true);
+});
+
+test('a name that strangers decided about stands apart, or is the reference that the model wrote', () => {
+  const about = { at: { labels: ['untrusted'] } };
+  for (const isReference of [false, true]) {
+    const facts = new Facts(() => 'path', isReference);
+    const [made, done] = put(1, 'evil.test/a');
+    const data = { ...made?.data, about, arguments: { parameters: { at: '$r3.path' } } };
+    facts.add([{ ...made, data } as Recorded, ...(done ? [done] : [])]);
+    expect(facts.entries('files_written')).toEqual(
+      isReference ? [{ line: '$r3.path' }] : [{ line: null, stranger: 'evil.test/a' }],
+    );
+  }
 });

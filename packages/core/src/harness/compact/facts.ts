@@ -1,7 +1,14 @@
 // Collects the facts that a compaction keeps: what people said, what was done and refused, and what is still open.
 // They come from the journal alone, never from an earlier summary. The state is bounded, and a pass reads only the
 // events since the last one, so it costs the same after any number of turns.
-import { getOwn, type Json, type JsonObject, textAt } from '../../base/index.ts';
+import {
+  getOwn,
+  isObject,
+  type Json,
+  type JsonObject,
+  numberAt,
+  textAt,
+} from '../../base/index.ts';
 import { LIMIT_NAMES } from '../../flow/index.ts';
 import type { Recorded, RecordedOf } from '../../journal/index.ts';
 import { usedAmounts } from '../limits/cost.ts';
@@ -9,17 +16,12 @@ import { limitNumber } from '../limits/limit.ts';
 import { shapeOf } from '../thread/references.ts';
 import type { HarnessPorts, Thread } from '../thread/thread.ts';
 
-/** A name in a fact. `isForeign`: untrusted data decided about it. `written`: the reference that the model wrote. */
-interface Name {
-  readonly text: string;
-  readonly isForeign: boolean;
-  readonly written?: string;
-}
+type Call = RecordedOf<'tool_call'>['data'];
 
-/** One line of a section. Its name is left out of the line if strangers decided about it. */
+/** One line of a section. `stranger`: its name, if untrusted data decided about it. */
 interface FactEntry {
-  readonly name?: Name;
-  readonly facts?: JsonObject;
+  readonly line: Json;
+  readonly stranger?: Json | undefined;
 }
 
 /** Sections in order of priority, each with its largest number of entries. */
@@ -38,6 +40,7 @@ const SECTIONS = {
   hosts: 50,
 } as const;
 type Section = keyof typeof SECTIONS;
+const SECTION_NAMES = Object.keys(SECTIONS) as Section[];
 
 const [MAX_WORDS, MAX_SAID] = [2000, 20_000];
 const MAX_NAME = 200;
@@ -46,36 +49,22 @@ const MAX_NAME = 200;
 const clean = (text: string): string =>
   text.replace(/[\u0000-\u001f\u007f-\u009f\u2028\u2029]+/g, ' ').slice(0, MAX_NAME);
 
-const lengthOf = ({ facts }: FactEntry): number => textAt(facts, 'text').length;
-
 const REFERENCE = /\$r\d+[^\s"]*/;
-
-/** Returns the target of a call. A stranger decided about it if an argument is untrusted. */
-function targetName({
-  target,
-  about,
-  arguments: args,
-}: RecordedOf<'tool_call'>['data']): Name | undefined {
-  if (target === undefined || target === '') return undefined;
-  const labels = Object.values(about ?? {}).flatMap((one) => getOwn(one, 'labels') ?? []);
-  const isForeign = labels.flat().includes('untrusted');
-  const written = isForeign ? REFERENCE.exec(JSON.stringify(args))?.[0] : undefined;
-  return { text: clean(target), isForeign, ...(written && { written: clean(written) }) };
-}
-
-const DONE = ['done', 'failed', 'denied'] as const;
 
 /** Facts of one journal. `seq`: the last event that was read. */
 export class Facts {
   seq = 0;
   readonly #sections = new Map<Section, Map<string, FactEntry>>();
-  readonly #calls = new Map<string, RecordedOf<'tool_call'>['data']>();
-  readonly #tools = new Map<string, [done: number, failed: number, denied: number]>();
+  readonly #calls = new Map<string, Call>();
   readonly #kindOf: (tool: string) => string | undefined;
+  readonly #isReference: boolean;
 
-  /** `kindOf`: role of the parameter that names the target of a tool. */
-  constructor(kindOf: (tool: string) => string | undefined) {
-    this.#kindOf = kindOf;
+  /**
+   * `kindOf`: role of the parameter that names the target of a tool. `isReference`: the model knows untrusted text by
+   * reference alone.
+   */
+  constructor(kindOf: (tool: string) => string | undefined, isReference: boolean) {
+    [this.#kindOf, this.#isReference] = [kindOf, isReference];
   }
 
   add(events: readonly Recorded[]): void {
@@ -100,17 +89,22 @@ export class Facts {
     this.#sections.get(section)?.delete(key);
   }
 
-  #said(seq: number, by: string, text: string): void {
-    this.#set('people_said', `${seq}`, {
-      facts: { event: seq, by: clean(by), text: text.slice(0, MAX_WORDS) },
-    });
-    const entries = this.#sections.get('people_said') ?? new Map<string, FactEntry>();
-    let size = [...entries.values()].reduce((sum, one) => sum + lengthOf(one), 0);
-    for (const [key, one] of entries) {
-      if (size <= MAX_SAID) break;
-      size -= lengthOf(one);
-      entries.delete(key);
-    }
+  /** Returns a line about a call. It has the target's name, if it has facts, or is this name. */
+  #entry(call: Call | undefined, facts?: JsonObject): FactEntry {
+    const { target = '', about, arguments: args = null } = call ?? {};
+    const labels = Object.values(about ?? {}).flatMap((one) => getOwn(one, 'labels') ?? []);
+    const isForeign = labels.flat().includes('untrusted');
+    const written = REFERENCE.exec(JSON.stringify(args))?.[0] ?? '';
+    const name = clean(isForeign ? (this.#isReference ? written : '') : target);
+    const line = facts ? { ...facts, ...(name && { name }) } : name || null;
+    if (!isForeign || this.#isReference || target === '') return { line };
+    const stranger = clean(target);
+    return { line, stranger: facts ? { event: facts.event ?? 0, name: stranger } : stranger };
+  }
+
+  #said(event: number, by: string, text: string): void {
+    const line = { event, by: clean(by), text: text.slice(0, MAX_WORDS) };
+    this.#set('people_said', `${event}`, { line });
   }
 
   #apply(event: Recorded): void {
@@ -139,11 +133,11 @@ export class Facts {
       case 'spawn':
       case 'child_end': {
         const status = type === 'spawn' ? 'running' : data.status;
-        this.#set('children', data.thread_id, { facts: { thread: data.thread_id, status } });
+        this.#set('children', data.thread_id, { line: { thread: data.thread_id, status } });
         return;
       }
       case 'snapshot':
-        this.#set('snapshots', `${seq}`, { facts: { event: seq } });
+        this.#set('snapshots', `${seq}`, { line: { event: seq } });
         return;
       default:
     }
@@ -154,36 +148,36 @@ export class Facts {
     this.#calls.delete(data.call_id);
     if (!call) return;
     const code = data.is_error ? getOwn(getOwn(data.content, 'error'), 'code') : undefined;
-    const counts = this.#tools.get(call.tool) ?? [0, 0, 0];
-    counts[!data.is_error ? 0 : code === 'permission_denied' ? 2 : 1] += 1;
-    if (this.#tools.size < SECTIONS.tools || this.#tools.has(call.tool))
-      this.#tools.set(call.tool, counts);
-    const name = targetName(call);
-    const about = { ...(name && { name }), facts: { event: seq, tool: clean(call.tool) } };
+    const failed = code === 'permission_denied' ? 'denied' : 'failed';
+    this.#count(call.tool, data.is_error ? failed : 'done');
+    const about = this.#entry(call, { event: seq, tool: clean(call.tool) });
     if (code === 'outcome_unknown') this.#set('outcome_unknown', `${seq}`, about);
     if (call.verb === 'help') this.#answered(seq, data.call_id, data.content);
-    if (data.is_error || !name) return;
+    if (data.is_error || !call.target) return;
     const kind = this.#kindOf(call.tool);
-    if (kind === 'destination') this.#set('hosts', name.text, { name });
-    else if (kind === 'path')
-      this.#set(call.effect === 'read' ? 'files_read' : 'files_written', name.text, { name });
+    const files = call.effect === 'read' ? 'files_read' : 'files_written';
+    const section = kind === 'path' ? files : 'hosts';
+    if (kind !== undefined) this.#set(section, clean(call.target), this.#entry(call));
+  }
+
+  #count(tool: string, word: 'done' | 'failed' | 'denied'): void {
+    const line = this.#sections.get('tools')?.get(tool)?.line;
+    const past = isObject(line) ? line : { tool: clean(tool) };
+    this.#set('tools', tool, { line: { ...past, [word]: (numberAt(past, word) ?? 0) + 1 } });
   }
 
   /** Keeps the answer of a person to a question of the model. */
   #answered(seq: number, call: string, content: Json): void {
     this.#drop('open_requests', call);
-    const words = ['answer', 'why'].map((field) => getOwn(content, field));
-    const text = words
-      .flatMap((one) => (typeof one === 'string' && one !== '' ? [one] : []))
-      .join('\n');
+    const words = [textAt(content, 'answer'), textAt(content, 'why')];
+    const text = words.filter((one) => one !== '').join('\n');
     if (text !== '' && getOwn(content, 'decision') !== undefined) this.#said(seq, 'answer', text);
   }
 
   #refused({ seq, data }: RecordedOf<'permission_denied'>): void {
     const call = this.#calls.get(data.call_id ?? '');
-    const name = call && targetName(call);
     const facts = { event: seq, code: clean(data.code), ...(call && { tool: clean(call.tool) }) };
-    this.#set('refused', `${seq}`, { ...(name && { name }), facts });
+    this.#set('refused', `${seq}`, this.#entry(call, facts));
   }
 
   #approval({ seq, data }: RecordedOf<'approval'>): void {
@@ -191,12 +185,11 @@ export class Facts {
     const call_id = 'call_id' in data ? data.call_id : undefined;
     if (state === 'pending') {
       const key = kind === 'question' ? (call_id ?? approval) : approval;
-      this.#set('open_requests', key, { facts: { event: seq, approval, kind } });
+      this.#set('open_requests', key, { line: { event: seq, approval, kind } });
       return;
     }
     this.#drop('open_requests', approval);
     const call = this.#calls.get(call_id ?? '');
-    const name = call && targetName(call);
     const facts: JsonObject = {
       event: seq,
       state,
@@ -204,19 +197,17 @@ export class Facts {
       ...('uses_left' in data && { uses_left: data.uses_left }),
       ...(call && { tool: clean(call.tool) }),
     };
-    this.#set('approvals', `${approval}:${call_id ?? ''}`, { ...(name && { name }), facts });
+    this.#set('approvals', `${approval}:${call_id ?? ''}`, this.#entry(call, facts));
   }
 
-  /** Returns the sections in order of priority, each with the newest entry first. */
-  sections(): (readonly [section: Section, entries: readonly FactEntry[]])[] {
-    const tools = [...this.#tools].map(([tool, counts]): FactEntry => {
-      const facts = DONE.flatMap((word, at) => (counts[at] ? [[word, counts[at]] as const] : []));
-      return { facts: { tool: clean(tool), ...Object.fromEntries(facts) } };
-    });
-    return (Object.keys(SECTIONS) as Section[]).map((section) => {
-      const entries =
-        section === 'tools' ? tools : [...(this.#sections.get(section)?.values() ?? [])];
-      return [section, entries.toReversed()];
+  /** Returns the lines of a section, the newest first. */
+  entries(section: Section): readonly FactEntry[] {
+    const entries = [...(this.#sections.get(section)?.values() ?? [])].toReversed();
+    if (section !== 'people_said') return entries;
+    let rest = MAX_SAID;
+    return entries.filter(({ line }) => {
+      rest -= textAt(line, 'text').length;
+      return rest >= 0;
     });
   }
 }
@@ -229,13 +220,6 @@ export const targetKind =
     const roles = (found.ok ? (found.output.tool?.parameters ?? []) : []).map(({ role }) => role);
     return roles.find((role) => role === 'path' || role === 'destination');
   };
-
-/** Returns the line of an entry. `isReference`: the model knows untrusted text by reference alone. */
-function entryLine({ name, facts = {} }: FactEntry, isReference: boolean): Json {
-  const visible = name?.isForeign ? (isReference ? name.written : undefined) : name?.text;
-  if (Object.keys(facts).length === 0) return visible ?? null;
-  return visible === undefined ? facts : { ...facts, name: visible };
-}
 
 const limitsIn = ({ budget }: Pick<Thread, 'budget'>): JsonObject => {
   const used = usedAmounts(budget.meter.read());
@@ -269,7 +253,6 @@ export function shownFacts(
   room: number,
   kept?: string,
 ): JsonObject {
-  const isReference = thread.talk.references !== undefined;
   const lists = new Map<string, Json[]>();
   const foreign = new Map<string, Json[]>();
   let [size, left] = [0, 0];
@@ -279,14 +262,11 @@ export function shownFacts(
     else into.set(section, [...(into.get(section) ?? []), line]);
   };
   if (kept !== undefined) put(lists, 'kept_by_hook', kept);
-  for (const [section, entries] of facts.sections()) {
+  for (const section of SECTION_NAMES) {
     if (section === 'limits') put(lists, section, limitsIn(thread));
-    for (const entry of entries) {
-      const line = entryLine(entry, isReference);
+    for (const { line, stranger } of facts.entries(section)) {
       if (line !== null) put(lists, section, line);
-      const { name, facts: { event } = {} } = entry;
-      if (!name?.isForeign || isReference) continue;
-      put(foreign, section, event === undefined ? name.text : { event, name: name.text });
+      if (stranger !== undefined) put(foreign, section, stranger);
     }
   }
   for (const line of referencesIn(thread)) put(lists, 'references', line);

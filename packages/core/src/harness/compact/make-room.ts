@@ -176,7 +176,8 @@ class Pass {
   /** Reads the events since the last pass, for the facts and for the numbers of results. */
   async #readEvents(): Promise<Outcome<{ facts: Facts; events: readonly Recorded[] }>> {
     const { ports, talk, place, journal } = this.#thread;
-    const facts = factsByTalk.get(talk) ?? new Facts(targetKind(ports));
+    const facts =
+      factsByTalk.get(talk) ?? new Facts(targetKind(ports), talk.references !== undefined);
     factsByTalk.set(talk, facts);
     await journal.flush();
     const read = await readJournal(ports.store, place.id, undefined, facts.seq);
