@@ -27,7 +27,7 @@ import {
   startOf,
 } from '../../journal/index.ts';
 import type { Answer, NewEvent, ThreadRow } from '../../store/index.ts';
-import { followUpFiles, type StoredFile, storeFiles, withVouched } from '../files/attachment.ts';
+import { followUpFiles, takeBytes, withVouched } from '../files/attachment.ts';
 import { packLimits } from '../limits/effective-limits.ts';
 import { modeFor } from '../rights/reading-mode.ts';
 import { declaredRights } from '../rights/thread-token.ts';
@@ -142,7 +142,7 @@ export function copyEvents(events: readonly Recorded[]): Outcome<NewEvent[]> {
 
 interface Copy {
   readonly events: readonly NewEvent[];
-  readonly files: readonly StoredFile[];
+  readonly artifacts: ReadonlyMap<string, Uint8Array>;
 }
 
 /** Returns the copies of the events and their artifacts. The store writes the first event of a thread itself. */
@@ -168,8 +168,7 @@ async function copyOf(
     if (bytes > MAX_BYTES) break;
     events.push(event);
   }
-  const files = [...artifacts.values()].map((content) => ({ bytes: content }));
-  if (bytes <= MAX_BYTES) return ok({ events, files });
+  if (bytes <= MAX_BYTES) return ok({ events, artifacts });
   return cannotFork(
     `thread \`${id}\` has more than ${MAX_BYTES} bytes before event ${prefix.at(-1)?.seq}; a fork copies at most as many, so fork at an earlier event`,
     { thread: id, max: MAX_BYTES },
@@ -260,29 +259,6 @@ function openingOf(
   ];
 }
 
-/** Stores the artifacts that are missing in a fork, because the process that made it was lost at that moment. */
-export async function mendArtifacts(
-  ports: HarnessPorts,
-  thread: string,
-  history: readonly Recorded[],
-): Answer<null> {
-  const fork = history.findLast((event) => event.type === 'fork');
-  if (!fork) return ok(null);
-  const names = new Set(history.flatMap(({ data }) => artifactsIn(JSON.stringify(data))));
-  for (const name of names) {
-    if ((await ports.store.artifact(thread, name)).ok) continue;
-    const { from, at } = fork.data;
-    const row = await ports.store.thread(from);
-    const stored = row.ok ? await ports.threads.history(from, at) : row;
-    const prefix = stored.ok ? decodeAll(stored.output) : stored;
-    // The source was pruned. The model gets `not_found` for what is missing.
-    if (!row.ok || !prefix.ok) return ok(null);
-    const copy = await copyOf(ports, row.output, prefix.output);
-    return copy.ok ? await storeFiles(ports.store, thread, copy.output.files) : copy;
-  }
-  return ok(null);
-}
-
 /** Returns the checked request of the fork, with today's directive, policy and model. */
 async function prepareFork(
   ports: HarnessPorts,
@@ -346,13 +322,13 @@ export async function forkThread(
   const title = message ?? startOf(history)?.message ?? '';
   const about = aboutRun(ports, next, title, { parent: { place: row } });
   const place = { runner: row.runner, isQueued: true } as const;
-  const all = [...copy.output.files, ...files];
-  const created = await createRow(ports, next, place, events, about, all);
+  const artifacts = new Map([...copy.output.artifacts, ...takeBytes(files)]);
+  const created = await createRow(ports, next, place, events, about, artifacts);
   if (!created.ok) return created;
   const { thread } = created.output;
   ports.watch.onEvent?.(thread, { type: 'fork', data, turn });
   const reason = `of ${id} at event ${data.at}${why === '' ? '' : `: ${why}`}`;
   const rows = withVouched(startRow(by, 'fork', thread, reason), files);
-  const queued = await leaveQueued(ports, created.output, all, rows);
+  const queued = await leaveQueued(ports, created.output, rows);
   return queued.ok ? ok({ thread, seq: events.length + 1 }) : queued;
 }
