@@ -41,7 +41,7 @@ import { snapshotCall } from '../thread/restore.ts';
 import type { HarnessPorts, Prepared } from '../thread/thread.ts';
 import { aboutRun } from './about-run.ts';
 import type { RunRequest, StartedBy } from './prepare.ts';
-import { hasShippedRunner } from './runner.ts';
+import { hasOwnJournal } from './runner.ts';
 import { createRow, leaveQueued, prepareElsewhere, startRow, whatRan } from './start.ts';
 
 /** Bounds of the copied events and artifacts. */
@@ -65,20 +65,14 @@ const cannotFork = (message: string, more: JsonObject = {}) => fail('invalid_inp
 
 /** Checks the source before its journal is read. */
 function mayFork(ports: HarnessPorts, row: ThreadRow): Outcome<null> {
-  const { id, parent, root, runner, project } = row;
+  const { id, parent, root } = row;
   if (parent !== undefined) {
     return cannotFork(
       `thread \`${id}\` is ${row.kind === 'hook' ? 'a hook' : 'a child'}, whose rights depend on its parent; fork its root \`${root}\``,
       { thread: id, root },
     );
   }
-  if (!hasShippedRunner(runner)) {
-    return cannotFork(`thread \`${id}\` ran on \`${runner}\`, whose work is not in its journal`);
-  }
-  const identity = ports.identity?.();
-  if (identity && !identity.ok) return identity;
-  if (project === (identity?.output.project ?? ports.project)) return ok(null);
-  return cannotFork(`thread \`${id}\` belongs to \`${project}\`; fork it there`, { thread: id });
+  return hasOwnJournal(ports, row, 'fork');
 }
 
 const wordOf = ({ seq, turn, isSnapshot }: Boundary): string =>
