@@ -7,7 +7,7 @@ import { openSqliteStore } from '@kernmantle/core/store';
 import { EXTENSIONS } from '../../packages/kernmantle/src/extensions.ts';
 
 const [root = '', source = ''] = process.argv.slice(2);
-/** `putArtifact 2 before`: dies before the second call of this function. */
+/** `createThread 1 before`: dies before the first call of this function. */
 const [what = '', which = '', when = ''] = (process.env.DIES_AT ?? '').split(' ');
 let seen = 0;
 
@@ -31,7 +31,6 @@ const openDying: RuntimeOptions['openStore'] = async (options) => {
   return ok({
     ...own,
     createThread: dying('createThread', own.createThread),
-    putArtifact: dying('putArtifact', own.putArtifact),
     audit: dying('audit', own.audit),
   });
 };

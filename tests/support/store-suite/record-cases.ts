@@ -1,8 +1,11 @@
 // Cases 39-43 and 45 of the port: watching, lists, data beside the journal, and the removal of threads.
+import { hash } from 'node:crypto';
 import { expect, test } from 'vitest';
 import type { Head, StoredEvent, ThreadSummary } from '../../../packages/core/src/store/port.ts';
 import { type InStage, staged } from './journal-cases.ts';
 import { aThread, bear, begin, codeOf, event, must, type OpenStage, owner } from './stage.ts';
+
+const hashOf = (bytes: Uint8Array): string => `sha256:${hash('sha256', bytes)}`;
 
 async function collect<T>(list: AsyncIterable<T>, into: T[]): Promise<void> {
   for await (const one of list) into.push(one);
@@ -156,6 +159,26 @@ function records(inStage: InStage): void {
       expect(must(await store.secrets('one'))).toHaveLength(1);
       const other = [{ number: 1, sealed: Buffer.from('other') }];
       expect(codeOf(await store.putArtifact('one', Buffer.from('b'), other))).toBe('conflict');
+    }),
+  );
+
+  test(
+    'a thread is created with its artifacts, or without both',
+    inStage(async ({ store }) => {
+      const files = ['one file', 'another'].map((text) => Buffer.from(text));
+      const artifacts = new Map(files.map((bytes) => [hashOf(bytes), bytes]));
+      must(await store.createThread(aThread('one'), artifacts));
+      for (const [name, bytes] of artifacts) {
+        expect(Buffer.from(must(await store.artifact('one', name)))).toEqual(bytes);
+      }
+      const late = Buffer.from('too late');
+      const again = await store.createThread(aThread('one'), new Map([[hashOf(late), late]]));
+      expect(codeOf(again)).toBe('thread_exists');
+      expect(codeOf(await store.artifact('one', hashOf(late)))).toBe('not_found');
+      const large = Buffer.alloc(64 * 1024 * 1024 + 1);
+      const refused = await store.createThread(aThread('two'), new Map([['large', large]]));
+      expect(codeOf(refused)).toBe('invalid_input');
+      expect(codeOf(await store.thread('two'))).toBe('not_found');
     }),
   );
 

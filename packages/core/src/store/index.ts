@@ -70,6 +70,7 @@ export type {
   ApprovalState,
   Approvals,
   ApprovalUse,
+  Artifacts,
   AuditEntry,
   BudgetState,
   Commit,

@@ -28,8 +28,11 @@ export interface Store
 
 /** Creates, reads and removes the rows of threads. */
 export interface ThreadTable {
-  /** Creates a root atomically; `commit` creates children. Fails with `thread_exists` if the id is in use. */
-  createThread(thread: NewThread): Answer<LeasedThread>;
+  /**
+   * Creates a root and its artifacts atomically; `commit` creates children. `artifacts`: bytes by the names that the
+   * events have. Fails with `thread_exists` if the id is in use.
+   */
+  createThread(thread: NewThread, artifacts?: Artifacts): Answer<LeasedThread>;
   thread(id: string): Answer<ThreadRow>;
   query(filter?: ThreadFilter): Answer<ThreadPage>;
   /** Returns all threads created at `since` (milliseconds since 1970) or later, newest first. */
@@ -189,6 +192,8 @@ export interface Reserve {
   /** The reservation lasts until the thread ends (hooks, a detached child), so waiting for it is useless. */
   standing?: true;
 }
+
+export type Artifacts = ReadonlyMap<string, Uint8Array>;
 
 export interface NewThread {
   id: string;

@@ -5,7 +5,7 @@ import { fail, ok } from '@kernmantle/core/base';
 import type { AuditFilter, AuditRow } from '@kernmantle/core/kernel';
 import type { Answer, Records, Sealed } from '@kernmantle/core/store';
 import { noThread, secretExists, toBudgetState } from '@kernmantle/core/store';
-import type { Database } from './connection.ts';
+import type { Database, Sql } from './connection.ts';
 import { RefusedWrite } from './errors.ts';
 import { auditRowsOf, sealedRows } from './rows.ts';
 
@@ -40,17 +40,24 @@ async function budgets(
   return ok(threads.flatMap((thread) => states.get(thread) ?? []));
 }
 
+/** Stores an artifact of a thread that exists. Throws the refusal of one that is too large. */
+export async function writeArtifact(sql: Sql, thread: string, bytes: Uint8Array): Promise<string> {
+  if (bytes.length > MAX_BYTES) {
+    const message = `an artifact of ${bytes.length} bytes is too large; the maximum is ${MAX_BYTES} bytes`;
+    throw new RefusedWrite(fail('invalid_input', message, { thread, max: MAX_BYTES }));
+  }
+  const hash = `sha256:${createHash('sha256').update(bytes).digest('hex')}`;
+  if (!(await sql.get(STAYS, hash))) await sql.all(PUT, hash, bytes);
+  await sql.all(USE, thread, hash);
+  return hash;
+}
+
 async function putArtifact(
   database: Database,
   thread: string,
   bytes: Uint8Array,
   secrets: readonly Sealed[],
 ): Answer<string> {
-  if (bytes.length > MAX_BYTES) {
-    const message = `an artifact of ${bytes.length} bytes is too large; the maximum is ${MAX_BYTES} bytes`;
-    return fail('invalid_input', message, { thread, max: MAX_BYTES });
-  }
-  const hash = `sha256:${createHash('sha256').update(bytes).digest('hex')}`;
   return database.write(async (sql) => {
     if (!(await sql.get(THREAD, thread))) throw new RefusedWrite(noThread(thread));
     if (secrets.length > 0) {
@@ -60,9 +67,7 @@ async function putArtifact(
       if (number !== null) throw new RefusedWrite(secretExists(thread, number));
       await sql.all(KEEP, thread, rows);
     }
-    if (!(await sql.get(STAYS, hash))) await sql.all(PUT, hash, bytes);
-    await sql.all(USE, thread, hash);
-    return hash;
+    return await writeArtifact(sql, thread, bytes);
   });
 }
 

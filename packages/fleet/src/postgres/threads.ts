@@ -2,6 +2,7 @@
 import { ok } from '@kernmantle/core/base';
 import type {
   Answer,
+  Artifacts,
   EventFields,
   EventRange,
   LeasedThread,
@@ -25,6 +26,7 @@ import type { Sql } from './connection.ts';
 import { RefusedWrite } from './errors.ts';
 import type { VersionedAccount } from './leased-thread.ts';
 import { pruneTrees } from './prune.ts';
+import { writeArtifact } from './records.ts';
 import type { ServerRegistry } from './registry.ts';
 import {
   childRow,
@@ -161,12 +163,21 @@ export function prepareThread(registry: ServerRegistry, thread: NewThread) {
   });
 }
 
-async function createThread(registry: ServerRegistry, thread: NewThread): Answer<LeasedThread> {
+async function createThread(
+  registry: ServerRegistry,
+  thread: NewThread,
+  artifacts: Artifacts = new Map(),
+): Answer<LeasedThread> {
   const prepared = prepareThread(registry, thread);
   if (!prepared.ok) return prepared;
   const { insert, written } = prepared.output;
   const sentAt = registry.clock.monotonic();
-  const result = await registry.database.write(insert, { lane: thread.id, written });
+  const insertAll = async (sql: Sql): Promise<LeasedRows> => {
+    const inserted = await insert(sql);
+    for (const bytes of artifacts.values()) await writeArtifact(sql, thread.id, bytes);
+    return inserted;
+  };
+  const result = await registry.database.write(insertAll, { lane: thread.id, written });
   if (!result.ok) return result;
   cacheLeases(registry, result.output, sentAt);
   const { all } = result.output;
@@ -262,7 +273,7 @@ const SQL_FORM = { mark: '$', idType: '::text COLLATE "C"', position: 'strpos' }
 export function serverThreads(registry: ServerRegistry): ThreadTable {
   const { database } = registry;
   return {
-    createThread: (thread) => createThread(registry, thread),
+    createThread: (thread, artifacts) => createThread(registry, thread, artifacts),
     async thread(id) {
       const result = await database.read((sql) => sql.get<FoundColumns>(FIND, id));
       if (!result.ok) return result;

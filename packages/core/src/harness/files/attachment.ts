@@ -132,19 +132,26 @@ export function blindModel(
   return unsupported(message, { attachment: name, found: mime, tiers });
 }
 
-export type StoredFile = Pick<ReadyFile, 'bytes'>;
+/** Takes the bytes of files, which become artifacts of their thread. A run can last for hours, so the files lose them. */
+export function takeBytes(files: readonly ReadyFile[]): Map<string, Uint8Array> {
+  const artifacts = new Map<string, Uint8Array>();
+  for (const ready of files) {
+    const { file, bytes } = ready;
+    if (file && bytes) artifacts.set(`sha256:${file.sha256}`, bytes);
+    delete ready.bytes;
+  }
+  return artifacts;
+}
 
 /** Stores the bytes of files as artifacts of their thread, before a commit names them. */
 export async function storeFiles(
   store: Pick<Store, 'putArtifact'>,
   thread: string,
-  files: readonly StoredFile[],
+  files: readonly ReadyFile[],
 ): Promise<Outcome<null>> {
-  for (const file of files) {
-    const put = file.bytes ? await store.putArtifact(thread, file.bytes) : ok('');
+  for (const bytes of takeBytes(files).values()) {
+    const put = await store.putArtifact(thread, bytes);
     if (!put.ok) return put;
-    // A run can last for hours.
-    delete file.bytes;
   }
   return ok(null);
 }

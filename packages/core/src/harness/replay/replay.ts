@@ -21,7 +21,7 @@ import { createThread } from '../run/create.ts';
 import { copyEvents } from '../run/fork.ts';
 import type { ResumeOptions } from '../run/reopen.ts';
 import { prepareAgain, resumeThread } from '../run/resume.ts';
-import { hasShippedRunner } from '../run/runner.ts';
+import { hasOwnJournal } from '../run/runner.ts';
 import { runHook, runPrepared, type ThreadOrigin } from '../run/start.ts';
 import { detachedKey } from '../thread/budget.ts';
 import { unpackMarks } from '../thread/conversation.ts';
@@ -46,15 +46,10 @@ export interface ReplayOptions {
   until?: number;
 }
 
-function mayReplay({ id, status, runner, project }: ThreadRow, ports: HarnessPorts): Outcome<null> {
+function mayReplay(row: ThreadRow, ports: HarnessPorts): Outcome<null> {
+  const { id, status } = row;
   if (!isEnded(status)) return fail('conflict', `thread \`${id}\` has not ended; it is ${status}`);
-  if (!hasShippedRunner(runner)) {
-    return fail('invalid_input', `thread \`${id}\` ran on \`${runner}\`, which writes no journal`);
-  }
-  const identity = ports.identity?.();
-  if (identity && !identity.ok) return identity;
-  if (project === (identity?.output.project ?? ports.project)) return ok(null);
-  return fail('invalid_input', `thread \`${id}\` belongs to \`${project}\`; replay it there`);
+  return hasOwnJournal(ports, row, 'replay');
 }
 
 /** Returns the row for the empty store. It has no limits, and this process owns its lease. */

@@ -27,7 +27,7 @@ import {
   startOf,
 } from '../../journal/index.ts';
 import type { Answer, NewEvent, ThreadRow } from '../../store/index.ts';
-import { followUpFiles, type StoredFile, storeFiles, withVouched } from '../files/attachment.ts';
+import { followUpFiles, takeBytes, withVouched } from '../files/attachment.ts';
 import { packLimits } from '../limits/effective-limits.ts';
 import { modeFor } from '../rights/reading-mode.ts';
 import { declaredRights } from '../rights/thread-token.ts';
@@ -41,7 +41,7 @@ import { snapshotCall } from '../thread/restore.ts';
 import type { HarnessPorts, Prepared } from '../thread/thread.ts';
 import { aboutRun } from './about-run.ts';
 import type { RunRequest, StartedBy } from './prepare.ts';
-import { hasShippedRunner } from './runner.ts';
+import { hasOwnJournal } from './runner.ts';
 import { createRow, leaveQueued, prepareElsewhere, startRow, whatRan } from './start.ts';
 
 /** Bounds of the copied events and artifacts. */
@@ -65,20 +65,14 @@ const cannotFork = (message: string, more: JsonObject = {}) => fail('invalid_inp
 
 /** Checks the source before its journal is read. */
 function mayFork(ports: HarnessPorts, row: ThreadRow): Outcome<null> {
-  const { id, parent, root, runner, project } = row;
+  const { id, parent, root } = row;
   if (parent !== undefined) {
     return cannotFork(
       `thread \`${id}\` is ${row.kind === 'hook' ? 'a hook' : 'a child'}, whose rights depend on its parent; fork its root \`${root}\``,
       { thread: id, root },
     );
   }
-  if (!hasShippedRunner(runner)) {
-    return cannotFork(`thread \`${id}\` ran on \`${runner}\`, whose work is not in its journal`);
-  }
-  const identity = ports.identity?.();
-  if (identity && !identity.ok) return identity;
-  if (project === (identity?.output.project ?? ports.project)) return ok(null);
-  return cannotFork(`thread \`${id}\` belongs to \`${project}\`; fork it there`, { thread: id });
+  return hasOwnJournal(ports, row, 'fork');
 }
 
 const wordOf = ({ seq, turn, isSnapshot }: Boundary): string =>
@@ -142,7 +136,7 @@ export function copyEvents(events: readonly Recorded[]): Outcome<NewEvent[]> {
 
 interface Copy {
   readonly events: readonly NewEvent[];
-  readonly files: readonly StoredFile[];
+  readonly artifacts: ReadonlyMap<string, Uint8Array>;
 }
 
 /** Returns the copies of the events and their artifacts. The store writes the first event of a thread itself. */
@@ -168,8 +162,7 @@ async function copyOf(
     if (bytes > MAX_BYTES) break;
     events.push(event);
   }
-  const files = [...artifacts.values()].map((content) => ({ bytes: content }));
-  if (bytes <= MAX_BYTES) return ok({ events, files });
+  if (bytes <= MAX_BYTES) return ok({ events, artifacts });
   return cannotFork(
     `thread \`${id}\` has more than ${MAX_BYTES} bytes before event ${prefix.at(-1)?.seq}; a fork copies at most as many, so fork at an earlier event`,
     { thread: id, max: MAX_BYTES },
@@ -260,29 +253,6 @@ function openingOf(
   ];
 }
 
-/** Stores the artifacts that are missing in a fork, because the process that made it was lost at that moment. */
-export async function mendArtifacts(
-  ports: HarnessPorts,
-  thread: string,
-  history: readonly Recorded[],
-): Answer<null> {
-  const fork = history.findLast((event) => event.type === 'fork');
-  if (!fork) return ok(null);
-  const names = new Set(history.flatMap(({ data }) => artifactsIn(JSON.stringify(data))));
-  for (const name of names) {
-    if ((await ports.store.artifact(thread, name)).ok) continue;
-    const { from, at } = fork.data;
-    const row = await ports.store.thread(from);
-    const stored = row.ok ? await ports.threads.history(from, at) : row;
-    const prefix = stored.ok ? decodeAll(stored.output) : stored;
-    // The source was pruned. The model gets `not_found` for what is missing.
-    if (!row.ok || !prefix.ok) return ok(null);
-    const copy = await copyOf(ports, row.output, prefix.output);
-    return copy.ok ? await storeFiles(ports.store, thread, copy.output.files) : copy;
-  }
-  return ok(null);
-}
-
 /** Returns the checked request of the fork, with today's directive, policy and model. */
 async function prepareFork(
   ports: HarnessPorts,
@@ -346,13 +316,13 @@ export async function forkThread(
   const title = message ?? startOf(history)?.message ?? '';
   const about = aboutRun(ports, next, title, { parent: { place: row } });
   const place = { runner: row.runner, isQueued: true } as const;
-  const all = [...copy.output.files, ...files];
-  const created = await createRow(ports, next, place, events, about, all);
+  const artifacts = new Map([...copy.output.artifacts, ...takeBytes(files)]);
+  const created = await createRow(ports, next, place, events, about, artifacts);
   if (!created.ok) return created;
   const { thread } = created.output;
   ports.watch.onEvent?.(thread, { type: 'fork', data, turn });
   const reason = `of ${id} at event ${data.at}${why === '' ? '' : `: ${why}`}`;
   const rows = withVouched(startRow(by, 'fork', thread, reason), files);
-  const queued = await leaveQueued(ports, created.output, all, rows);
+  const queued = await leaveQueued(ports, created.output, rows);
   return queued.ok ? ok({ thread, seq: events.length + 1 }) : queued;
 }

@@ -2,6 +2,7 @@
 import { fail, type Outcome, ok } from '../../base/index.ts';
 import type { HookStart, JournalEvent } from '../../journal/index.ts';
 import {
+  type Artifacts,
   type LeasedThread,
   type NewThread,
   noThread,
@@ -45,13 +46,14 @@ export async function insertThread(
   { store }: Pick<HarnessPorts, 'store'>,
   { parent, spawn, about, fire }: Insertion,
   thread: NewThread,
+  artifacts?: Artifacts,
 ): Promise<Outcome<LeasedThread>> {
   if (!parent && fire) {
     const fired = await store.fire(fire(thread));
     const { leased } = fired.ok ? fired.output : {};
     return fired.ok && leased ? ok(leased) : fired.ok ? noThread(thread.id) : fired;
   }
-  if (!parent) return await store.createThread(thread);
+  if (!parent) return await store.createThread(thread, artifacts);
   const { id: thread_id, directive, runner, detached = false } = thread;
   const start = about && (await hookStart(about, thread_id, directive));
   const event: JournalEvent = start

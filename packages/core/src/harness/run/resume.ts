@@ -45,7 +45,6 @@ import type { DirectiveTalk, HarnessPorts, Prepared, Thread } from '../thread/th
 import { createThread } from './create.ts';
 import { drive, finishUnlessSignalled, keepsPause } from './drive.ts';
 import { finalEnding } from './finish.ts';
-import { mendArtifacts } from './fork.ts';
 import { mayStart, prepareThread } from './prepare.ts';
 import {
   chargeUnreadRequests,
@@ -205,10 +204,6 @@ async function recreateThread(
   const decoded = stored.ok ? decodeAll(stored.output) : stored;
   if (!decoded.ok) return decoded;
   const history = decoded.output;
-  if (leased.row.status === 'spawning' && !ports.replay) {
-    const mended = await mendArtifacts(ports, leased.thread, history);
-    if (!mended.ok) return mended;
-  }
   const changed = await applyApproved(ports, history);
   if (!changed.ok) return changed;
   const again = await prepareAgain(ports, leased.row, history, options.elsewhere);

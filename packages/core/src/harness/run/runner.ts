@@ -11,11 +11,12 @@ import {
 } from '../../base/index.ts';
 import type { Directive } from '../../items/index.ts';
 import { checkOutputs } from '../../kernel/index.ts';
+import type { ThreadRow } from '../../store/index.ts';
 import { outOfTime } from '../children/children.ts';
 import type { Ending } from '../loop.ts';
 import { STOPS_WAIT, watchForInterruption } from '../thread/interruption.ts';
 import type { Runner } from '../thread/ports.ts';
-import type { Interruptible, Thread, ThreadsPort } from '../thread/thread.ts';
+import type { HarnessPorts, Interruptible, Thread, ThreadsPort } from '../thread/thread.ts';
 
 /** Runner of a conversation that a person holds. It runs as `safety` does, and lists find it by this name. */
 export const CHAT = 'chat';
@@ -29,6 +30,23 @@ export const hasHooks = (runner = 'safety'): boolean => runner !== 'plain' && ru
 
 /** True for the runners of the harness, which record every step in the journal. */
 export const hasShippedRunner = (runner: string): boolean => SHIPPED.includes(runner);
+
+/** Fails for a thread whose steps are not in its journal, and for a thread of another project. */
+export function hasOwnJournal(
+  ports: Pick<HarnessPorts, 'identity' | 'project'>,
+  { id, runner, project }: ThreadRow,
+  act: 'fork' | 'replay',
+): Outcome<null> {
+  if (!hasShippedRunner(runner)) {
+    const message = `thread \`${id}\` ran on \`${runner}\`, whose work is not in its journal`;
+    return fail('invalid_input', message, { thread: id });
+  }
+  const identity = ports.identity?.();
+  if (identity && !identity.ok) return identity;
+  if (project === (identity?.output.project ?? ports.project)) return ok(null);
+  const message = `thread \`${id}\` belongs to \`${project}\`; ${act} it there`;
+  return fail('invalid_input', message, { thread: id });
+}
 
 /** Returns the registered runner of this name, or `undefined` for the runners of the harness. */
 export const ownRunner = ({ runners = {} }: ThreadsPort, name: string): Runner | undefined =>

@@ -20,6 +20,7 @@ import {
 import type { DirectiveItem } from '../../items/index.ts';
 import type { HookStart, JournalEvent, WhatRan } from '../../journal/index.ts';
 import type {
+  Artifacts,
   AuditEntry,
   LeasedThread,
   NewEvent,
@@ -28,7 +29,7 @@ import type {
 } from '../../store/index.ts';
 import { capsOn } from '../../trust/index.ts';
 import { RESTS, resultOf } from '../children/children.ts';
-import { openingFiles, type StoredFile, storeFiles, withVouched } from '../files/attachment.ts';
+import { openingFiles, takeBytes, withVouched } from '../files/attachment.ts';
 import { MAX_HOOK_NESTING, MAX_RETRIES } from '../hooks/action.ts';
 import { packLimits } from '../limits/effective-limits.ts';
 import type { LimitAmounts } from '../limits/limit.ts';
@@ -91,17 +92,14 @@ export interface Started {
   done: Promise<ThreadResult>;
 }
 
-/** A queued thread with files waits for them. If this process is lost, a worker starts it after this time. */
-const STORING_MS = 60_000;
-
-/** Creates the row of a thread with its first events. `files`: a queued thread waits until they are stored. */
+/** Creates the row of a thread with its first events and its artifacts. */
 export async function createRow(
   ports: HarnessPorts,
   prepared: Prepared,
   place: ThreadOrigin,
   events: readonly NewEvent[],
   { title, search }: AboutRun,
-  files: readonly StoredFile[],
+  artifacts: Artifacts,
   reserved: LimitAmounts = {},
 ): Promise<Outcome<LeasedThread>> {
   const { id: directiveId, directive, limits, inputs } = prepared;
@@ -110,7 +108,7 @@ export async function createRow(
   if (identity && !identity.ok) return identity;
   const create = (id: string): Promise<Outcome<LeasedThread>> => {
     const drawFrom = place.drawFrom ?? (detached && parent ? detachedKey(id) : undefined);
-    return insertThread(ports, place, {
+    const thread: NewThread = {
       id,
       directive: directiveId,
       version: directive.version,
@@ -126,9 +124,10 @@ export async function createRow(
       events,
       reserve: hookReserve(id, 1, reserved, drawFrom),
       start: place.isQueued
-        ? { queue: files.length > 0 ? { after: ports.clock.now() + STORING_MS } : {} }
+        ? { queue: {} }
         : { lease: { owner: ports.threads.owner, ttlMs: LEASE_MS } },
-    });
+    };
+    return insertThread(ports, place, thread, artifacts);
   };
   return place.id === undefined
     ? await withFreshId(directive.name, ports, create)
@@ -223,43 +222,18 @@ export const startRow = (
   reason,
 });
 
-/** Stores the files of a new thread. Without them it can do nothing, so it fails. */
-async function storeFilesOf(
-  ports: HarnessPorts,
-  thread: string,
-  files: readonly StoredFile[],
-): Promise<Outcome<null>> {
-  const stored = await storeFiles(ports.store, thread, files);
-  if (!stored.ok) await endForced(ports, thread, 'failed', stored.error.detail.message);
-  return stored;
-}
-
-/**
- * Lets a worker take a new thread when its files are stored, and drops what this process has of it. Another process
- * reads its secrets from the store.
- */
+/** Drops what this process has of a queued thread. The process that takes it reads its secrets from the store. */
 export async function leaveQueued(
-  ports: HarnessPorts,
+  { store, watch }: HarnessPorts,
   { row: { id, created, status, cost } }: LeasedThread,
-  files: readonly StoredFile[],
-  rows: readonly AuditEntry[] = [],
+  rows: readonly AuditEntry[],
 ): Promise<Outcome<Started>> {
-  const { store, watch } = ports;
-  const whole = await storeFilesOf(ports, id, files);
-  if (whole.ok && files.length > 0) await queueNow(ports, id);
   watch.done?.(id);
-  if (!whole.ok) return whole;
   const stored = rows.length > 0 ? await store.audit(rows) : ok(null);
   // The thread is queued even if the rows were refused, so they go to the audit of calls.
   if (!stored.ok) for (const row of rows) watch.audit?.write(row);
   const result = { thread_id: id, status, outputs: {}, text: '', reason: '', cost };
   return ok({ id, created, done: Promise.resolve(result) });
-}
-
-/** Queues a thread whose files are stored. Another process can have taken it already. */
-async function queueNow({ store, threads }: HarnessPorts, id: string): Promise<void> {
-  const claimed = await store.claim(id, { owner: threads.owner, ttlMs: LEASE_MS });
-  if (claimed.ok) await store.release(claimed.output, { again: true });
 }
 
 async function begin(
@@ -273,8 +247,8 @@ async function begin(
   const isReference = modeFor(ports, directive, place.parent) === 'reference';
   const { marks, given, parent } = place;
   const attached = openingFiles(files);
-  const opened = { marks, given, parent, isReference, attached };
-  const opening = await openingEvents(ports, prepared, message, opened);
+  const how = { marks, given, parent, isReference, attached };
+  const opening = await openingEvents(ports, prepared, message, how);
   if (!opening.ok) return opening;
   const about = aboutRun(ports, prepared, message, place);
   const first: JournalEvent = {
@@ -304,14 +278,12 @@ async function begin(
   const split = splitLimits(ports, limits, hooks, prepared.room);
   const checked = checkedEvents(events, 0);
   if (!checked.ok) return checked;
-  const row = [ports, prepared, place, checked.output, about, files, split.hooks] as const;
-  const inserted = await createRow(...row);
+  const opened = [checked.output, about, takeBytes(files), split.hooks] as const;
+  const inserted = await createRow(ports, prepared, place, ...opened);
   if (!inserted.ok) return inserted;
   const leased = inserted.output;
   const rows = place.by ? withVouched(startRow(place.by, 'run', leased.thread), files) : [];
-  if (place.isQueued) return await leaveQueued(ports, leased, files, rows);
-  const stored = await storeFilesOf(ports, leased.thread, files);
-  if (!stored.ok) return stored;
+  if (place.isQueued) return await leaveQueued(ports, leased, rows);
   ports.watch.transcript(leased.thread, leased.row)(
     [statusEvent('running'), ...events].map((event) => ({ ...event, turn: 0 })),
     1,

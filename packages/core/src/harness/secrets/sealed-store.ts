@@ -13,6 +13,7 @@ import {
 import { readStored } from '../../journal/index.ts';
 import {
   type Answer,
+  type Artifacts,
   type Commit,
   type Committed,
   createVault,
@@ -71,6 +72,16 @@ class Vaults {
     if (!before && known.isClean(thread, value, text)) return ok(value);
     const vault = before ? ok(before) : this.#open(thread, []);
     return vault.ok ? (vault.output.hide(value, known.redactor(thread)) as Outcome<T>) : vault;
+  }
+
+  /** Hides secrets in a stored result. A file stays as it is. */
+  hideArtifact(thread: string, bytes: Uint8Array): Outcome<Uint8Array> {
+    const value = isObjectText(bytes) ? asJson(bytes) : undefined;
+    if (!value) return ok(bytes);
+    if (!value.ok) return value;
+    this.#ports.known.learn(thread, eventSecrets('tool_result', value.output));
+    const hidden = this.hide(thread, value.output);
+    return hidden.ok ? ok(asBytes(hidden.output)) : hidden;
   }
 
   /** Hides secrets, and adds those that the events mark. Returns the same list if nothing is hidden. */
@@ -164,42 +175,44 @@ function sealThreads({ store, known }: SealPorts, vaults: Vaults) {
     vaults.kept(leased.thread, sealed.secrets);
     return { ...leased, row: { ...leased.row, inputs } };
   }
-  /** Returns the events of a fork with the names that artifacts with secrets get, because they are sealed anew. */
-  async function renamed(id: string, source: string, events: readonly NewEvent[]) {
-    const loaded = await vaults.load(source);
-    if (!loaded.ok) return loaded;
-    known.inherit(id, source);
-    vaults.add(id);
-    const texts = events.map(({ data, text }) => text ?? JSON.stringify(data));
+  /** Hides the secrets of artifacts, and gives their new names to the events. A fork seals those of its source anew. */
+  function sealArtifacts(
+    id: string,
+    events: readonly NewEvent[],
+    artifacts: Artifacts,
+  ): Outcome<{ events: readonly NewEvent[]; sealed: Artifacts }> {
     const names = new Map<string, string>();
-    for (const name of new Set(texts.flatMap(artifactsIn))) {
-      const bytes = await store.artifact(source, name);
-      const value = bytes.ok ? asJson(bytes.output) : bytes;
-      const plain = value.ok ? vaults.reveal(source, value.output) : value;
-      const hidden = plain.ok ? vaults.hide(id, plain.output) : plain;
-      const now = hidden.ok ? `sha256:${hash('sha256', asBytes(hidden.output))}` : name;
+    const sealed = new Map<string, Uint8Array>();
+    for (const [name, bytes] of artifacts) {
+      const hidden = vaults.hideArtifact(id, bytes);
+      if (!hidden.ok) return hidden;
+      const now = `sha256:${hash('sha256', hidden.output)}`;
+      sealed.set(now, hidden.output);
       if (now !== name) names.set(name, now);
     }
-    return ok(
-      events.map((event, at) => {
-        const before = texts[at] ?? '';
-        const text = before.replace(ARTIFACT, (name) => names.get(name) ?? name);
-        const data = text === before ? undefined : asJson(Buffer.from(text));
-        return data?.ok ? { ...event, text, data: data.output } : event;
-      }),
-    );
+    if (names.size === 0) return ok({ events, sealed });
+    const renamed = events.map((event) => {
+      const before = event.text ?? JSON.stringify(event.data);
+      const text = before.replace(ARTIFACT, (name) => names.get(name) ?? name);
+      const data = text === before ? undefined : asJson(Buffer.from(text));
+      return data?.ok ? { ...event, text, data: data.output } : event;
+    });
+    return ok({ events: renamed, sealed });
   }
-  const createThread: Store['createThread'] = async (thread) => {
+  const createThread: Store['createThread'] = async (thread, artifacts = new Map()) => {
+    const { id } = thread;
     const fork = thread.events.findLast(({ type }) => type === 'fork');
-    const source = fork && plainText(fork.data.from);
-    const events =
-      source === undefined ? ok(thread.events) : await renamed(thread.id, source, thread.events);
-    if (!events.ok) return events;
-    const sealed = seal({ ...thread, events: events.output }, source);
+    // The caller has read the source, so its secrets are known.
+    if (fork) known.inherit(id, plainText(fork.data.from));
+    vaults.add(id);
+    const named = sealArtifacts(id, thread.events, artifacts);
+    if (!named.ok) return named;
+    const { events, sealed: bytes } = named.output;
+    const sealed = seal({ ...thread, events });
     if (!sealed.ok) return sealed;
-    const created = await store.createThread(sealed.output);
+    const created = await store.createThread(sealed.output, bytes);
     if (created.ok) return ok(asCreated(created.output, thread, sealed.output));
-    vaults.letGo(thread.id);
+    vaults.letGo(id);
     return created;
   };
   const fire: Store['fire'] = async (change) => {
@@ -293,16 +306,11 @@ function sealReads(
       return restored;
     },
     async putArtifact(thread, bytes) {
-      if (!isObjectText(bytes)) return await store.putArtifact(thread, bytes);
-      const value = asJson(bytes);
-      if (!value.ok) return value;
       const loaded = await vaults.load(thread);
-      if (!loaded.ok) return loaded;
-      known.learn(thread, eventSecrets('tool_result', value.output));
-      const hidden = vaults.hide(thread, value.output);
+      const hidden = loaded.ok ? vaults.hideArtifact(thread, bytes) : loaded;
       if (!hidden.ok) return hidden;
       const secrets = vaults.unkept(thread);
-      const put = await store.putArtifact(thread, asBytes(hidden.output), secrets);
+      const put = await store.putArtifact(thread, hidden.output, secrets);
       if (put.ok) vaults.kept(thread, secrets);
       return put;
     },

@@ -231,3 +231,21 @@ test('a streamed body that breaks off, or has another length, is a network error
   }
   expect(seen).toEqual([]);
 });
+
+test('an answer that comes before the whole body was sent is read', async () => {
+  const server = createServer((_, response) => response.writeHead(429).end('later'));
+  servers.push(server);
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/`;
+  const prepared = prepareRequest(callOf({ url }), ports);
+  if (!prepared.ok) throw new Error(prepared.error.detail.message);
+  const pieces = Array.from({ length: 200 }, () => 'x'.repeat(60_000));
+  for (const _ of [1, 2]) {
+    const sent = await prepared.output.send(streamed(pieces), {
+      signal: new AbortController().signal,
+      verify: () => ok(null),
+      onEvents: () => undefined,
+    });
+    expect(sent).toMatchObject({ ok: false, error: { detail: { status: 429 } } });
+  }
+});

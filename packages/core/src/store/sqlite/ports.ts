@@ -14,6 +14,7 @@ import { type Memories, memoryRules } from '../memory.ts';
 import type {
   Answer,
   Approvals,
+  Artifacts,
   BudgetState,
   Journal,
   LeasedThread,
@@ -49,7 +50,14 @@ import {
   takeThreads,
 } from './leases.ts';
 import { prune } from './prune.ts';
-import { findArtifact, hashArtifact, putArtifact, readAudit, readSecrets } from './records.ts';
+import {
+  findArtifact,
+  hashArtifact,
+  type PutArtifact,
+  putArtifact,
+  readAudit,
+  readSecrets,
+} from './records.ts';
 import { runSteps } from './run-steps.ts';
 import { sendSignal, signalsAfter } from './signals.ts';
 import {
@@ -114,11 +122,27 @@ export function prepareThread(parts: Parts, thread: NewThread) {
 export function threadsPort(parts: Parts): ThreadTable {
   const { connection, group } = parts;
 
-  function createThread(thread: NewThread): Answer<LeasedThread> {
+  async function createThread(
+    thread: NewThread,
+    artifacts: Artifacts = new Map(),
+  ): Answer<LeasedThread> {
     const prepared = prepareThread(parts, thread);
-    if (!prepared.ok) return Promise.resolve(prepared);
-    const { insert, bytes, wasWritten } = prepared.output;
-    return parts.write(insert, { thread: thread.id, bytes, wasWritten });
+    if (!prepared.ok) return prepared;
+    const { insert, wasWritten } = prepared.output;
+    const puts: PutArtifact[] = [];
+    let { bytes } = prepared.output;
+    for (const artifact of artifacts.values()) {
+      const hash = hashArtifact(thread.id, artifact);
+      if (!hash.ok) return hash;
+      puts.push({ thread: thread.id, hash: hash.output, bytes: artifact, secrets: [] });
+      bytes += artifact.length;
+    }
+    const insertAll = (): Outcome<LeasedThread> => {
+      const inserted = insert();
+      for (const put of inserted.ok ? puts : []) putArtifact(connection, put, parts.clock.now());
+      return inserted;
+    };
+    return await parts.write(insertAll, { thread: thread.id, bytes, wasWritten });
   }
 
   return {

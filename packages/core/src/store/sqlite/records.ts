@@ -14,7 +14,7 @@ const KEEP = 'INSERT OR IGNORE INTO secrets (thread, number, sealed) VALUES (?, 
 const FIND =
   'SELECT bytes FROM artifacts JOIN artifact_uses USING (hash) WHERE thread = ? AND hash = ?';
 
-interface PutArtifact {
+export interface PutArtifact {
   thread: string;
   hash: string;
   bytes: Uint8Array;
