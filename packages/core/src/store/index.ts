@@ -62,6 +62,7 @@ export {
   type NewMemory,
   noMemory,
   scopeOfMemory,
+  wordOf,
 } from './memory.ts';
 export type {
   Answer,

@@ -10,6 +10,7 @@ export function must<T>(outcome: Outcome<T>): T {
 
 /** A process that is certainly not there any more. */
 const LOST = 'lost:1';
+const UNENDING = { expires: null, endorsed_by: null };
 const owner = (name = 'me') => ({ owner: name, ttlMs: 60_000 });
 
 const thread = (id: string, project: string, more: Partial<NewThread> = {}): NewThread => ({
@@ -145,7 +146,12 @@ export async function fillRegistry(
   }))) {
     const marks = { labels: ['untrusted'], taint: ['untrusted'], sources: ['tool:x'] };
     const row = { ...place, scope: 'project', text: 'a note', subject: '', marks } as const;
-    must(await store.changeMemory({ kind: 'write', row: { ...row, thread: 'a', seq: 1 } }));
+    must(
+      await store.changeMemory({
+        kind: 'write',
+        row: { ...row, thread: 'a', seq: 1, ...UNENDING },
+      }),
+    );
   }
   await fillSchedules(store, project, elsewhere);
   await store.close();
