@@ -1,7 +1,7 @@
 // Evaluates cron patterns with croner, for every store. The accepted patterns are a small subset, which is checked
 // before croner reads them: `*`, numbers, lists, ranges and steps in five fields. So a pattern has one meaning.
 import { Cron } from 'croner';
-import { fail, type Outcome, ok, suggestion } from '../../base/index.ts';
+import { fail, nearest, type Outcome, ok } from '../../base/index.ts';
 
 export interface Ticks {
   /** Returns the first tick after a time, in milliseconds since 1970. Undefined: there is none. */
@@ -63,8 +63,8 @@ export function readZone(zone: string): Outcome<string> {
   } catch {
     // The system has no zone of this name.
   }
-  const hint = suggestion(zone, names) || '; use a name such as `Europe/Berlin`';
-  return fail('usage', `time zone \`${zone}\` not found${hint}`, { zone });
+  const near = nearest(zone, names, zone.length) ?? 'UTC';
+  return fail('usage', `time zone \`${zone}\` not found; did you mean \`${near}\``, { zone });
 }
 
 const evaluate = (cron: string, timezone: string): Cron =>
