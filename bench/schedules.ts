@@ -23,11 +23,13 @@ export async function bench(): Promise<BenchRow[]> {
   const opened = await openSqliteStore({ file: join(dir, 'registry.db'), clock: systemClock });
   if (!opened.ok) throw new Error(opened.error.detail.message);
   const store = opened.output;
-  const row = { tenant: '', project: 'p', body: '{}', signature: 's' };
+  const state = { waiting: null, last: null, outcome: null, paused: null, refused: 0 };
+  const own = { tenant: '', project: 'p', body: '{}', signature: 's', stamp: '', open: [] };
   await Promise.all(
     Array.from({ length: COUNT }, (_, at) => {
       const next = Date.now() + HOUR_MS + at;
-      return store.addSchedule({ ...row, id: `sch_${at}`, name: `s${at}`, next }, AUDIT);
+      const row = { ...own, ...state, id: `sch_${at}`, name: `s${at}`, next };
+      return store.fire({ row, set: {}, audit: AUDIT });
     }),
   );
   const host = { threads: { store }, project: 'p' } as unknown as ScheduleHost;

@@ -87,7 +87,6 @@ export type {
   NewApproval,
   NewEvent,
   NewFire,
-  NewSchedule,
   NewSignal,
   NewThread,
   OpenReservation,
