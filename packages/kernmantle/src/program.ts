@@ -24,7 +24,6 @@ import {
   findPerson,
   openMemory,
   openSchedules,
-  type PersonMemory,
   type ProjectSchedules,
   personAuditRow,
   type Runtime,
@@ -147,6 +146,8 @@ export interface ProgramSchedules extends Pick<ProjectSchedules, 'list' | 'show'
   /** Queues a run now, within the budget of the day. A server runs it. */
   run(name: string): ScheduleAct<'run'>;
 }
+
+export type PersonMemory = Awaited<ReturnType<typeof openMemory>>;
 
 /** Texts that threads kept for later threads. Every change is an act of the user, with an audit row. */
 export interface ProgramMemory extends Pick<PersonMemory, 'list'> {

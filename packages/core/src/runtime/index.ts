@@ -203,7 +203,7 @@ export type {
   StoreDriver,
   ThreadObserver,
 } from './extension.ts';
-export type { PersonMemory, ShownMemory } from './memory.ts';
+export type { ShownMemory } from './memory.ts';
 export {
   type CallOptions,
   closedPlaces,

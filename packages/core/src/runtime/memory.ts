@@ -53,8 +53,6 @@ async function openParts({ rooms: { open }, registry }: Runtime): Promise<Outcom
 
 const isNearlyFull = (used: number, bound: number): boolean => used * 10 >= bound * 9;
 
-export type PersonMemory = ReturnType<typeof memoryOfPeople>;
-
 /** Returns the memory of a project and its user, for people. */
 export function memoryOfPeople(runtime: Runtime) {
   /** Changes a row in the name of a person. */

@@ -99,8 +99,8 @@ const writeMemory: MemoryCommand = async (call, thread) => {
     seq: journal.seq(),
     endorsed_by: null,
   };
-  const said = { how: 'said', by: place.id, hash: memoryHash(plain) } as const;
-  const row = isSaid(thread, plain.text) ? { ...plain, endorsed_by: said } : plain;
+  const word = { how: 'said', by: place.id, hash: memoryHash(plain) } as const;
+  const row = isSaid(thread, plain.text) ? { ...plain, endorsed_by: word } : plain;
   const written = await memory.output.store.changeMemory({ kind: 'write', row });
   return written.ok ? ok({ output: { id: written.output.id, scope } }) : written;
 };

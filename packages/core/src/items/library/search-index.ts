@@ -23,7 +23,7 @@ const MIN_PREFIX = 3;
 /** Factor for a longer form of a word: `deploy` finds `deployment`, which ranks below `deploy`. */
 const FORM_FACTOR = 0.5;
 
-/** Of a longer word, only this beginning is indexed. */
+/** Number of characters of a word that are indexed. */
 const MAX_WORD = 64;
 const WORD = new RegExp(`(?<![\\p{L}\\p{N}])[\\p{L}\\p{N}]{1,${MAX_WORD}}`, 'gu');
 

@@ -10,7 +10,8 @@ import type {
   ScheduleChange,
   ScheduleRow,
 } from '../../store/index.ts';
-import type { TrustStore } from '../../trust/index.ts';
+import { projectId } from '../project-identity.ts';
+import type { Runtime } from '../runtime.ts';
 import { endThread } from '../thread-signals.ts';
 import type { Threads } from '../threads.ts';
 import { readCron, type Ticks } from './cron.ts';
@@ -18,12 +19,10 @@ import { decideFires } from './decide-fires.ts';
 import { type SignedSchedule, verifySchedule } from './signed-schedule.ts';
 
 export interface ScheduleHost {
+  readonly runtime: Runtime;
   readonly threads: Threads;
-  readonly trust: Pick<TrustStore, 'judge'>;
   /** Name of the project in the store. */
   readonly project: string;
-  /** Returns the id of the project, which signatures name. */
-  id(): Outcome<string>;
 }
 
 export interface ScheduleNews {
@@ -52,13 +51,14 @@ export function runsOfDay(fires: readonly FireRow[], now: number, timeZone: stri
   return fires.filter(({ at, thread }) => thread !== undefined && day.format(at) === today);
 }
 
-/** Verifies the signature of a row, and reads its pattern. */
+/** Verifies the signature of a row, which names the id of the project, and reads its pattern. */
 export function readSigned(
-  host: ScheduleHost,
+  { runtime }: ScheduleHost,
   row: ScheduleRow,
 ): Outcome<{ signed: SignedSchedule; cron: Ticks }> {
-  const id = host.id();
-  const signed = id.ok ? verifySchedule({ ...row, project: id.output }, host.trust) : id;
+  const project = projectId(runtime.project);
+  if (!project.ok) return project;
+  const signed = verifySchedule({ ...row, project: project.output.id }, runtime.trustStore);
   if (!signed.ok) return signed;
   const cron = readCron(signed.output.cron, signed.output.tz);
   return cron.ok ? ok({ signed: signed.output, cron: cron.output }) : cron;
@@ -76,8 +76,8 @@ async function leftOfDay(
   const fires = limit.ok ? await threads.store.fires(id, { since: now - DAY_MS }) : limit;
   if (!limit.ok || !fires.ok) return fires.ok ? limit : fires;
   const runs = runsOfDay(fires.output, now, tz);
-  const left = runs.reduce((rest, { bound }) => rest - bound, limit.output);
-  if (left >= LEAST_SPEND) return ok(left);
+  const rest = runs.reduce((sum, { bound }) => sum - bound, limit.output);
+  if (rest >= LEAST_SPEND) return ok(rest);
   const message = `schedule \`${name}\` has spent its ${spend_per_day} of this day`;
   return fail('spend_exceeded', message, { limit: 'spend_per_day' });
 }

@@ -7,7 +7,6 @@ import { giveProjectId } from '../../items/index.ts';
 import { formatMoney, parseMoney } from '../../llm/index.ts';
 import type { FireRow, ScheduleChange, ScheduleRow } from '../../store/index.ts';
 import { ownKey } from '../open-project.ts';
-import { projectId } from '../project-identity.ts';
 import type { Runtime } from '../runtime.ts';
 import { type Actor, personAuditRow } from '../thread-signals.ts';
 import { clockChanges, readCron, readZone } from './cron.ts';
@@ -19,6 +18,7 @@ import {
   type ScheduleHost,
   type ScheduleNews,
 } from './fire-due.ts';
+
 import { type ScheduleSettings, signSchedule } from './signed-schedule.ts';
 
 export interface ScheduleRequest
@@ -102,15 +102,7 @@ export async function openSchedules(runtime: Runtime) {
   if (!served.ok) return served;
   const { project } = served.output;
   const tenant = open.own.tenant ?? '';
-  const host: ScheduleHost = {
-    threads,
-    trust: runtime.trustStore,
-    project,
-    id() {
-      const named = projectId(runtime.project);
-      return named.ok ? ok(named.output.id) : named;
-    },
-  };
+  const host: ScheduleHost = { runtime, threads, project };
 
   async function findSchedule(name: string): Promise<Outcome<{ row: ScheduleRow; now: number }>> {
     const page = await store.schedules({ project, tenant, name });
@@ -127,7 +119,7 @@ export async function openSchedules(runtime: Runtime) {
     if (!fires.ok) return fires;
     const runs = runsOfDay(fires.output, now, settings?.tz ?? 'UTC');
     const problem = read.ok ? '' : read.error.detail.message;
-    const shown = compact<ShownSchedule>({
+    const schedule = compact<ShownSchedule>({
       ...settings,
       name: row.name,
       id: row.id,
@@ -138,15 +130,15 @@ export async function openSchedules(runtime: Runtime) {
       outcome: row.outcome ?? undefined,
       spent_today: formatMoney(runs.reduce((sum, { used }) => sum + used, 0n)),
     });
-    return ok(shown);
+    return ok(schedule);
   }
 
   async function show(name: string): Promise<Outcome<ShownSchedule & { fires: ShownFire[] }>> {
     const found = await findSchedule(name);
     if (!found.ok) return found;
     const { row, now } = found.output;
-    const shown = await showRow(row, now);
-    if (!shown.ok) return shown;
+    const schedule = await showRow(row, now);
+    if (!schedule.ok) return schedule;
     const fires = await store.fires(row.id, { since: 0, limit: MAX_FIRES });
     if (!fires.ok) return fires;
     const rows = fires.output.map(({ tick, at, used, bound, ...fire }) => ({
@@ -156,7 +148,7 @@ export async function openSchedules(runtime: Runtime) {
       spend: formatMoney(used),
       reserved: formatMoney(bound - used),
     }));
-    return ok({ ...shown.output, fires: rows });
+    return ok({ ...schedule.output, fires: rows });
   }
 
   /** Changes a schedule in the name of a person. */

@@ -1,8 +1,9 @@
 // Implements `memory ls|show|endorse|forget|export`: a person reads the texts that threads kept, and confirms or
 // removes one.
 import { compact, fail, ok, onOneLine, shorten } from '@kernmantle/core/base';
-import { openMemory, type PersonMemory, type ShownMemory } from '@kernmantle/core/runtime';
+import { openMemory, type ShownMemory } from '@kernmantle/core/runtime';
 import { MEMORY_SCOPES, noMemory } from '@kernmantle/core/store';
+import type { PersonMemory } from '../../program.ts';
 import { asText, type CommandCall, type CommandRun, type Ending } from '../command.ts';
 import { commandActor, inProject } from '../project.ts';
 import { confirm, type Terminal, visible } from '../terminal/terminal.ts';

@@ -74,8 +74,8 @@ function requestOf({ args, options }: CommandCall, runtime: Runtime): Outcome<Sc
   if (!limits.ok) return limits;
   const grace = parseAge('grace', asText(options.grace) ?? '24h');
   if (!grace.ok) return grace;
-  const given = Object.fromEntries(TEXTS.map((option) => [option, asText(options[option])]));
-  const more = { ...given, spend_per_day: asText(options.spendPerDay), limits: limits.output };
+  const texts = Object.fromEntries(TEXTS.map((option) => [option, asText(options[option])]));
+  const more = { ...texts, spend_per_day: asText(options.spendPerDay), limits: limits.output };
   const request = { name, directive, cron, inputs: inputs.output, grace_ms: grace.output };
   return ok({ ...request, ...compact<object>(more) });
 }
