@@ -62,6 +62,7 @@ export {
   type NewMemory,
   noMemory,
   scopeOfMemory,
+  UNKNOWN_MARKS,
   wordOf,
 } from './memory.ts';
 export type {

@@ -133,11 +133,16 @@ const PUT = `INSERT INTO memories (tenant, project, id, ${CHANGED.join(', ')})
   ON CONFLICT (tenant, project, id) DO UPDATE SET ${CHANGED.map((name) => `${name} = excluded.${name}`).join()}`;
 const REMOVE = 'DELETE FROM memories WHERE tenant = $1 AND project = $2 AND id = $3';
 
-const UNREADABLE: MemoryMarks = { labels: ['untrusted'], taint: ['untrusted'], sources: [] };
+/** Marks of a text whose lineage is not known. It counts as a stranger's. */
+export const UNKNOWN_MARKS: MemoryMarks = {
+  labels: ['untrusted'],
+  taint: ['untrusted'],
+  sources: [],
+};
 
 function readMarks(text: string): MemoryMarks {
   const packed = parseJson(text);
-  if (!packed.ok) return UNREADABLE;
+  if (!packed.ok) return UNKNOWN_MARKS;
   const [labels, taint, sources] = [
     textsAt(packed.output, 'labels'),
     textsAt(packed.output, 'taint'),
@@ -167,7 +172,7 @@ const toRow = (row: SqlRow, { tenant, project }: MemoryFilter, marks: MemoryMark
   seq: Number(row.seq),
   created: Number(row.created),
   expires: typeof row.expires === 'number' ? row.expires : null,
-  endorsed_by: marks === UNREADABLE ? null : readWord(row.endorsed_by),
+  endorsed_by: marks === UNKNOWN_MARKS ? null : readWord(row.endorsed_by),
 });
 
 function* findRows(filter: MemoryFilter, now: number): StoreSteps<MemoryRow[]> {

@@ -14,6 +14,7 @@ import {
   type NewMemory,
   noMemory,
   scopeOfMemory,
+  UNKNOWN_MARKS,
 } from '../../store/index.ts';
 import { saidIn } from '../rights/mentioned-values.ts';
 import { packMarks } from '../thread/conversation.ts';
@@ -76,9 +77,6 @@ const isSaid = ({ talk, place }: MemoryWriter, text: string): boolean =>
   place.chain.length === 1 &&
   talk.conversation.trusted().said.some((words) => saidIn(words, false).has(text.trim()));
 
-/** Marks of a call that nobody can explain. It counts as a stranger's. */
-const UNEXPLAINED = { labels: ['untrusted'], taint: ['untrusted'], sources: [] };
-
 const writeMemory: MemoryCommand = async (call, thread) => {
   const { parameters, given } = call;
   const { ports, journal, place } = thread;
@@ -94,7 +92,7 @@ const writeMemory: MemoryCommand = async (call, thread) => {
   const plain: NewMemory = {
     ...memory.output.place,
     ...text.output,
-    marks: given ? packMarks(given) : UNEXPLAINED,
+    marks: given ? packMarks(given) : UNKNOWN_MARKS,
     thread: place.id,
     seq: journal.seq(),
     endorsed_by: null,

@@ -127,29 +127,26 @@ export async function fireNow(
   return await startRun(host, read.output.signed, now, fire, { row, set, audit });
 }
 
-/** Tells the log of the server and people what became of ticks. */
+type News = Pick<NewFire, 'reason' | 'thread'> & Pick<ScheduleNews, 'outcome'>;
+
+/** Tells the log of the server what became of ticks, and people what they must know. */
 function report(
   { threads }: ScheduleHost,
   tell: TellNews,
   about: { schedule: string; directive: string; code: string },
-  fires: readonly NewFire[],
-  paused = '',
+  news: readonly News[],
 ): void {
-  const { schedule } = about;
-  for (const { outcome, reason, thread = '' } of fires.slice(-MAX_REFUSALS)) {
-    tell({ schedule, outcome, thread, reason });
+  for (const { outcome, reason, thread = '' } of news.slice(-MAX_REFUSALS)) {
+    tell({ schedule: about.schedule, outcome, thread, reason });
   }
-  const missed = fires.filter(({ outcome }) => outcome === 'missed').length;
-  if (missed > 0) threads.notify({ ...about, event: 'schedule_missed', status: `${missed}` });
-  if (fires.some(({ outcome }) => outcome === 'refused')) {
-    threads.notify({ ...about, event: 'schedule_refused', status: 'refused' });
+  for (const kind of ['missed', 'refused', 'paused'] as const) {
+    const { length } = news.filter(({ outcome }) => outcome === kind);
+    const status = kind === 'missed' ? `${length}` : kind;
+    if (length > 0) threads.notify({ ...about, event: `schedule_${kind}`, status });
   }
-  if (paused === '') return;
-  threads.notify({ ...about, event: 'schedule_paused', status: 'paused' });
-  tell({ schedule, outcome: 'paused', thread: '', reason: paused });
 }
 
-/** Records ticks that start no run. A failure is a last one, which was refused or has no budget. */
+/** Records ticks that start no run. A failure is the last one, which was refused or has no budget. */
 async function recordTicks(
   host: ScheduleHost,
   tell: TellNews,
@@ -160,19 +157,16 @@ async function recordTicks(
   const { code = '', detail } = failure?.error ?? {};
   // A budget that is used up is no fault of the schedule.
   const outcome = detail?.limit === 'spend_per_day' ? 'budget' : 'refused';
-  const refused = row.refused + (failure && outcome === 'refused' ? 1 : 0);
-  const isPaused = refused > row.refused && refused >= MAX_REFUSALS;
-  const paused = isPaused ? `refused ${refused} times: ${code}` : '';
-  const all: NewFire[] = failure
-    ? [...fires, { tick: failure.tick, outcome, reason: `${code}: ${detail?.message}` }]
-    : [...fires];
-  const written = await host.threads.store.fire({
-    row,
-    set: { ...set, refused, ...(failure && { outcome }), ...(isPaused && { paused }) },
-    fires: all,
-  });
+  const refused = failure && outcome === 'refused' ? row.refused + 1 : row.refused;
+  const paused =
+    refused > row.refused && refused >= MAX_REFUSALS ? `refused ${refused} times: ${code}` : null;
+  const reason = `${code}: ${detail?.message}`;
+  const all = failure ? [...fires, { tick: failure.tick, outcome, reason } as const] : fires;
+  const state = { ...set, refused, paused, ...(failure && { outcome }) };
+  const written = await host.threads.store.fire({ row, set: state, fires: all });
   if (!written.ok) return written;
-  report(host, tell, { schedule: row.name, directive, code }, all, paused);
+  const pause = paused === null ? [] : [{ outcome: 'paused', reason: paused } as const];
+  report(host, tell, { schedule: row.name, directive, code }, [...all, ...pause]);
   return ok(null);
 }
 
