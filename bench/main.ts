@@ -11,6 +11,7 @@ const SUITES = [
   'flow',
   'items',
   'memory',
+  'schedules',
   'stream',
   'llm',
   'store-port',

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { systemClock } from '@kernmantle/core/base';
 import { MEMORY_BOUNDS, openSqliteStore } from '@kernmantle/core/store';
-import { rankMemories } from '../packages/core/src/harness/memory/rank-memories.ts';
+import { searchMemories } from '../packages/core/src/harness/memory/search-memory.ts';
 import { type BenchRow, race } from './row.ts';
 
 const LIMIT_MS = 10;
@@ -18,15 +18,16 @@ export async function bench(): Promise<BenchRow[]> {
   const store = opened.output;
   const marks = { labels: [], taint: ['src:llm', 'src:user'], sources: ['directive:remember'] };
   const own = { ...PLACE, subject: '', marks, thread: 'remember_20300131_235959_x7k2', seq: 9 };
+  const ends = { expires: null, endorsed_by: null };
   await Promise.all(
     Array.from({ length: MEMORY_BOUNDS.rows }, (_, at) => {
       const text = `The server of customer ${at} is restarted on a friday after its release, and the invoice follows`;
-      return store.changeMemory({ kind: 'write', row: { ...own, text } });
+      return store.changeMemory({ kind: 'write', row: { ...own, ...ends, text } });
     }),
   );
   const search = async (query: string) => {
     const rows = await store.memories(PLACE);
-    return rankMemories(rows.ok ? rows.output : [], query);
+    return searchMemories(rows.ok ? rows.output : [], query, 20);
   };
   const rows = await store.memories(PLACE);
   const texts = rows.ok ? rows.output.map(({ text }) => text.toLowerCase()) : [];

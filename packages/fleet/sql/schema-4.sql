@@ -7,7 +7,7 @@ CREATE TABLE IF NOT EXISTS memories (
 CREATE TABLE IF NOT EXISTS schedules (
   id text COLLATE "C" PRIMARY KEY, tenant text COLLATE "C" NOT NULL, project text COLLATE "C" NOT NULL,
   name text COLLATE "C" NOT NULL, body text NOT NULL, signature text NOT NULL, next bigint NOT NULL, waiting bigint,
-  last bigint, outcome text, paused text, refused int NOT NULL DEFAULT 0, open text NOT NULL DEFAULT '[]',
+  last bigint, outcome text, paused text, refused int NOT NULL,
   stamp text NOT NULL, UNIQUE (project, tenant, name)
 );
 CREATE INDEX IF NOT EXISTS schedules_due ON schedules(project, coalesce(waiting, next)) WHERE paused IS NULL;

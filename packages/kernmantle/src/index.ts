@@ -52,6 +52,7 @@ export type { RunningServer, ServerSettings } from './mcp-server/start-server.ts
 export type {
   ListedThread,
   ProgramApprovals as Approvals,
+  ProgramMemory as Memory,
   ProgramRuntime as Runtime,
   ProgramSchedules as Schedules,
   ProgramThreads as Threads,

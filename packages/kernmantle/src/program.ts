@@ -22,6 +22,7 @@ import {
   decideApproval,
   endThread,
   findPerson,
+  openMemory,
   openSchedules,
   type ProjectSchedules,
   personAuditRow,
@@ -145,6 +146,15 @@ export interface ProgramSchedules extends Pick<ProjectSchedules, 'list' | 'show'
   run(name: string): ScheduleAct<'run'>;
 }
 
+export type PersonMemory = Awaited<ReturnType<typeof openMemory>>;
+
+/** Texts that threads kept for later threads. Every change is an act of the user, with an audit row. */
+export interface ProgramMemory extends Pick<PersonMemory, 'list'> {
+  /** Confirms the text that has this hash. Fails with `conflict` if the text has changed. */
+  endorse(id: string, hash: string): ReturnType<PersonMemory['endorse']>;
+  forget(id: string): ReturnType<PersonMemory['forget']>;
+}
+
 /** The parts of a project that the MCP server needs. */
 export interface ServedProject {
   readonly project: string;
@@ -161,6 +171,7 @@ export interface ProgramRuntime {
   readonly threads: ProgramThreads;
   readonly approvals: ProgramApprovals;
   readonly schedules: ProgramSchedules;
+  readonly memory: ProgramMemory;
   /**
    * Calls one of the four kernel tools with plain JSON. The command line and MCP use the same path.
    */
@@ -343,6 +354,11 @@ export async function openProgram(options: RuntimeOptions = {}): Promise<Outcome
     threads: createProgramThreads(inside, reach, by),
     approvals: createProgramApprovals(reach, by),
     schedules: createProgramSchedules(runtime, by),
+    memory: {
+      list: async (filter) => await (await openMemory(runtime)).list(filter),
+      endorse: async (id, hash) => await (await openMemory(runtime)).endorse(id, hash, by),
+      forget: async (id) => await (await openMemory(runtime)).forget(id, by),
+    },
     call: (verb, request, call) => runtime.call(verb, request, call),
     instructions: () => runtime.instructions(),
     run: (request, signal) => runIn(inside, request, signal),

@@ -13,7 +13,7 @@ test('the page lists the texts with their standing, and nothing before the first
   if (!threads.ok) throw new Error(threads.error.detail.message);
   const { store } = threads.output;
   const row = { tenant: '', project: runtime.project, scope: 'project', owner: '' } as const;
-  const own = { subject: '', thread: 't', seq: 1 };
+  const own = { subject: '', thread: 't', seq: 1, expires: null, endorsed_by: null };
   for (const label of ['untrusted', 'plain']) {
     const marks = { labels: [label], taint: [label], sources: ['tool:x'] };
     await store.changeMemory({ kind: 'write', row: { ...row, ...own, text: label, marks } });

@@ -14,6 +14,8 @@ const note = (text: string, more: Partial<NewMemory> = {}): NewMemory => ({
   marks: CLEAN,
   thread: 't',
   seq: 1,
+  expires: null,
+  endorsed_by: null,
   ...more,
 });
 function rows(inStage: InStage): void {
@@ -61,7 +63,7 @@ function rows(inStage: InStage): void {
       );
       const second = must(await write(note('b', { subject: 's' })));
       expect(second.id).toBe(first.id);
-      expect(second.endorsed_by).toBeUndefined();
+      expect(second.endorsed_by).toBeNull();
       expect(second.marks).toEqual({
         labels: ['untrusted'],
         taint: ['src:llm', 'src:network', 'src:user', 'untrusted'],

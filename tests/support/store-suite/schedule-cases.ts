@@ -2,12 +2,7 @@
 import type { Outcome } from '@kernmantle/core/base';
 import { expect, test } from 'vitest';
 
-import type {
-  AuditEntry,
-  NewSchedule,
-  ScheduleRow,
-  Store,
-} from '../../../packages/core/src/store/port.ts';
+import type { AuditEntry, ScheduleRow, Store } from '../../../packages/core/src/store/port.ts';
 import { staged } from './journal-cases.ts';
 import { aThread, codeOf, must, type OpenStage, writerOf } from './stage.ts';
 
@@ -22,7 +17,7 @@ const audit: AuditEntry = {
   reason: '',
 };
 
-const aSchedule = (more: Partial<NewSchedule> = {}): NewSchedule => ({
+const aSchedule = (more: Partial<ScheduleRow> = {}): ScheduleRow => ({
   id: 'sch_1',
   tenant: '',
   project: 'one',
@@ -30,8 +25,17 @@ const aSchedule = (more: Partial<NewSchedule> = {}): NewSchedule => ({
   body: '{}',
   signature: 'sig',
   next: 1_700_000_000_000,
+  stamp: '',
+  open: [],
+  waiting: null,
+  last: null,
+  outcome: null,
+  paused: null,
+  refused: 0,
   ...more,
 });
+
+const add = (store: Store, row: ScheduleRow) => store.fire({ row, set: {}, audit });
 
 async function only(store: Store, name = 'nightly'): Promise<ScheduleRow> {
   const page = must(await store.schedules({ project: 'one', name }));
@@ -58,15 +62,15 @@ export function scheduleCases(open: OpenStage): void {
     'a schedule is added once, listed by name, and due at its time',
     inStage(async ({ store, clock }) => {
       const now = clock.now();
-      must(await store.addSchedule(aSchedule({ next: now + MINUTE }), audit));
-      const again = await store.addSchedule(aSchedule({ id: 'sch_2' }), audit);
+      must(await add(store, aSchedule({ next: now + MINUTE })));
+      const again = await add(store, aSchedule({ id: 'sch_2' }));
       expect(codeOf(again)).toBe('conflict');
-      must(await store.addSchedule(aSchedule({ id: 'sch_3', project: 'two' }), audit));
+      must(await add(store, aSchedule({ id: 'sch_3', project: 'two' })));
       const page = must(await store.schedules({ project: 'one', tenant: '', due: true }));
       expect(page).toEqual({ rows: [], now, soonest: now + MINUTE });
       clock.pass(MINUTE);
       const due = must(await store.schedules({ project: 'one', tenant: '', due: true }));
-      expect(due.rows).toMatchObject([{ name: 'nightly', waiting: null, refused: 0, open: '[]' }]);
+      expect(due.rows).toMatchObject([{ name: 'nightly', waiting: null, refused: 0, open: [] }]);
       expect(must(await store.schedules({ project: 'one', tenant: 'x', due: true })).rows).toEqual(
         [],
       );
@@ -79,7 +83,7 @@ export function scheduleCases(open: OpenStage): void {
     'of two processes with the same tick, one fires it and creates its thread',
     inStage(async ({ store, another }) => {
       const other = await another();
-      must(await store.addSchedule(aSchedule(), audit));
+      must(await add(store, aSchedule()));
       const row = await only(store);
       const both = await Promise.all([fireOnce(store, row, 't_a'), fireOnce(other, row, 't_b')]);
       expect(both.map(codeOf).toSorted()).toEqual(['conflict', 'ok']);
@@ -94,7 +98,7 @@ export function scheduleCases(open: OpenStage): void {
   test(
     'a tick with a row never gets another, also with a fresh row of the schedule',
     inStage(async ({ store }) => {
-      must(await store.addSchedule(aSchedule(), audit));
+      must(await add(store, aSchedule()));
       const row = await only(store);
       must(await fireOnce(store, row, 't_a'));
       const fresh = { ...(await only(store)), next: row.next };
@@ -106,7 +110,7 @@ export function scheduleCases(open: OpenStage): void {
   test(
     'a thread that cannot be created leaves the schedule unchanged',
     inStage(async ({ store }) => {
-      must(await store.addSchedule(aSchedule(), audit));
+      must(await add(store, aSchedule()));
       must(await store.createThread(queued('t_a')));
       const row = await only(store);
       expect(codeOf(await fireOnce(store, row, 't_a'))).toBe('thread_exists');
@@ -118,7 +122,7 @@ export function scheduleCases(open: OpenStage): void {
   test(
     'a fire whose answer is lost is written once, one whose request is lost is repeated',
     inStage(async ({ store, faults }) => {
-      must(await store.addSchedule(aSchedule(), audit));
+      must(await add(store, aSchedule()));
       faults.loseAnswer();
       must(await fireOnce(store, await only(store), 't_a'));
       faults.loseRequest();
@@ -132,7 +136,7 @@ export function scheduleCases(open: OpenStage): void {
   test(
     'a waiting tick becomes a run, and its row names the schedule of the thread',
     inStage(async ({ store }) => {
-      must(await store.addSchedule(aSchedule(), audit));
+      must(await add(store, aSchedule()));
       const row = await only(store);
       const wait = { tick: row.next, outcome: 'waiting' as const, reason: '' };
       const next = row.next + MINUTE;
@@ -143,7 +147,7 @@ export function scheduleCases(open: OpenStage): void {
       must(
         await store.fire({
           row: waiting,
-          set: { waiting: null, open: '["t_a"]' },
+          set: { waiting: null },
           fires: [run],
           thread: queued('t_a'),
         }),
@@ -157,7 +161,7 @@ export function scheduleCases(open: OpenStage): void {
   test(
     'an ended run counts what it used, a pruned one too, and old fires go with a prune',
     inStage(async ({ store, clock }) => {
-      must(await store.addSchedule(aSchedule({ next: clock.now() }), audit));
+      must(await add(store, aSchedule({ next: clock.now() })));
       const row = await only(store);
       must(await fireOnce(store, row, 't_a'));
       const [leased] = must(
@@ -185,11 +189,11 @@ export function scheduleCases(open: OpenStage): void {
   test(
     'a removed schedule is gone, and a name that is added again is another schedule',
     inStage(async ({ store }) => {
-      must(await store.addSchedule(aSchedule(), audit));
+      must(await add(store, aSchedule()));
       const row = await only(store);
       must(await store.fire({ row, set: {}, remove: true, audit }));
       expect(codeOf(await store.fire({ row, set: {}, remove: true }))).toBe('not_found');
-      must(await store.addSchedule(aSchedule({ id: 'sch_2' }), audit));
+      must(await add(store, aSchedule({ id: 'sch_2' })));
       expect(codeOf(await fireOnce(store, row, 't_a'))).toBe('not_found');
       must(await fireOnce(store, await only(store), 't_a'));
     }),

@@ -23,11 +23,18 @@ function distance(a: string, b: string, max: number): number {
   return previous[b.length] ?? 0;
 }
 
-/** Returns the candidate that a person probably meant, if one is near enough. Long words are not compared. */
-export function nearest(word: string, candidates: Iterable<string>): string | undefined {
+/**
+ * Returns the candidate that a person probably meant. Undefined: all differ in more letters than `most`, which is a
+ * third of the word by default. Long words are not compared.
+ */
+export function nearest(
+  word: string,
+  candidates: Iterable<string>,
+  most = Math.max(1, Math.floor(word.length / 3)),
+): string | undefined {
   if (word.length > 100) return undefined;
   let best: string | undefined;
-  let limit = Math.max(1, Math.floor(word.length / 3)) + 1;
+  let limit = most + 1;
   for (const candidate of candidates) {
     const far = distance(word.toLowerCase(), candidate.toLowerCase(), limit - 1);
     if (far < limit) [best, limit] = [candidate, far];

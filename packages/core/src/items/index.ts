@@ -44,7 +44,7 @@ export {
   idInUri,
 } from './library/exposed.ts';
 export { createLibrary, type Library, SHIPPED } from './library/library.ts';
-export { createSearchIndex, isFormOf, wordsOf } from './library/search-index.ts';
+export { createSearchIndex, queryWords, readerOf } from './library/search-index.ts';
 export { examinePolicy, putSigned, type SignedFile, signItem, verifyItem } from './library/sign.ts';
 export {
   type Chain,

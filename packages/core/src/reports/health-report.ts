@@ -11,7 +11,7 @@ import {
 import { type KnownServer, knownServers } from '../items/index.ts';
 import { projectStored, summary } from '../journal/index.ts';
 import type { Runtime, ServedItems } from '../runtime/index.ts';
-import { memoryForPeople, openSchedules, registryFile } from '../runtime/index.ts';
+import { openMemory, openSchedules, registryFile } from '../runtime/index.ts';
 import type { Fleet, QueueRow, Store, WorkerRow } from '../store/index.ts';
 
 /** Surfaces for people and programs. Scripts have their own policy. */
@@ -313,7 +313,7 @@ async function aboutServers(runtime: Runtime, env: Env): Promise<HealthFinding[]
 
 /** Returns a note for each place of memory that is nearly full. A full one refuses new texts. */
 async function aboutMemory(runtime: Runtime): Promise<HealthFinding[]> {
-  const full = await (await memoryForPeople()).fullMemories(runtime);
+  const full = await (await openMemory(runtime)).full();
   if (!full.ok) return [bad('memory', full.error.detail.message)];
   const fix = '`km memory ls`, then `km memory forget ID`';
   return full.output.map((place) => note('memory', `memory is nearly full: ${place}`, fix));

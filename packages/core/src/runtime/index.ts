@@ -230,11 +230,9 @@ export { resumeAfterApprovals, resumeInProcess } from './resume-after-approval.t
 /** Removes old trees with their transcripts. The code is loaded with the first call. */
 export const pruneThreads = async (...values: Parameters<typeof prune>): ReturnType<typeof prune> =>
   await (await import('./retention.ts')).pruneThreads(...values);
-/** Memory for people. The code is loaded with the first call. */
-export const memoryForPeople = async () => {
-  const { changeMemory, fullMemories, listMemories } = await import('./memory.ts');
-  return { changeMemory, fullMemories, listMemories };
-};
+/** Opens the memory of a project for a person. The code is loaded with the first call. */
+export const openMemory = async (runtime: Runtime) =>
+  (await import('./memory.ts')).memoryOfPeople(runtime);
 export type { Runtime } from './runtime.ts';
 
 /** Opens the schedules of a project. The code is loaded with the first call. */

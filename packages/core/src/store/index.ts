@@ -62,6 +62,8 @@ export {
   type NewMemory,
   noMemory,
   scopeOfMemory,
+  UNKNOWN_MARKS,
+  wordOf,
 } from './memory.ts';
 export type {
   Answer,
@@ -87,7 +89,6 @@ export type {
   NewApproval,
   NewEvent,
   NewFire,
-  NewSchedule,
   NewSignal,
   NewThread,
   OpenReservation,

@@ -2,7 +2,7 @@
 // SQLite and PostgreSQL cannot differ. INVARIANT: a row never loses a mark.
 import { createHash } from 'node:crypto';
 import { type Failure, fail, type Outcome, ok, parseJson, textAt, textsAt } from '../base/index.ts';
-import type { SqlRow, StoreSteps } from './steps.ts';
+import type { SqlCell, SqlRow, StoreSteps } from './steps.ts';
 
 export const MEMORY_SCOPES = ['project', 'directive', 'user'] as const;
 export type MemoryScope = (typeof MEMORY_SCOPES)[number];
@@ -38,9 +38,9 @@ export interface NewMemory extends MemoryPlace {
   /** Thread that wrote the row, and its last event at that time. */
   readonly thread: string;
   readonly seq: number;
-  /** Milliseconds since 1970. Absent: the row stays. */
-  readonly expires?: number;
-  readonly endorsed_by?: MemoryWord;
+  /** Milliseconds since 1970. Null: the row stays. */
+  readonly expires: number | null;
+  readonly endorsed_by: MemoryWord | null;
 }
 
 export interface MemoryRow extends NewMemory {
@@ -49,18 +49,19 @@ export interface MemoryRow extends NewMemory {
   readonly created: number;
 }
 
-type MemoryKey = Pick<MemoryRow, 'tenant' | 'project' | 'id'>;
 type MemoryFilter = Pick<MemoryPlace, 'tenant' | 'project'> &
   Partial<Pick<MemoryRow, 'scope' | 'owner' | 'id'>>;
+/** A row with another scope or owner than these is not found. */
+type MemoryKey = MemoryFilter & Pick<MemoryRow, 'id'>;
 export type MemoryChange =
   | { readonly kind: 'write'; readonly row: NewMemory }
+  | { readonly kind: 'forget'; readonly key: MemoryKey }
   | {
       readonly kind: 'endorse';
       readonly key: MemoryKey;
       readonly hash: string;
       readonly by: string;
-    }
-  | { readonly kind: 'forget'; readonly key: MemoryKey };
+    };
 
 export interface Memories {
   /** Returns the rows that have not expired, newest first. */
@@ -78,6 +79,10 @@ const sha256 = (parts: readonly string[]): string =>
 /** Returns the hash of what a person reads before they endorse a row. */
 export const memoryHash = ({ scope, owner, subject, text }: NewMemory): string =>
   sha256([scope, owner, subject, text]);
+
+/** Returns how a person confirmed the present text. A word for another text does not count. */
+export const wordOf = (row: NewMemory): MemoryWord['how'] | undefined =>
+  row.endorsed_by && row.endorsed_by.hash === memoryHash(row) ? row.endorsed_by.how : undefined;
 
 /** The id has no project, so a copy with another name of the project has the same ids. */
 const idOf = ({ scope, owner, subject, text }: NewMemory): string =>
@@ -101,85 +106,94 @@ export const memoryBytes = ({ text, subject, marks }: NewMemory): number =>
   Buffer.byteLength(text + subject + JSON.stringify(marks));
 
 /** Returns the row after a write. The word of a person ends with any other text, and with any new mark. */
-function nextRow(row: NewMemory, before: MemoryRow | undefined, now: number): MemoryRow {
+function nextRow(row: NewMemory, before: MemoryRow | undefined, created: number): MemoryRow {
   const marks = mergedMarks(before?.marks, row.marks);
   const isSame =
     before !== undefined &&
     memoryHash(before) === memoryHash(row) &&
     JSON.stringify(before.marks) === JSON.stringify(marks);
-  const word = (isSame && before.endorsed_by) || row.endorsed_by;
-  const { endorsed_by: _, ...plain } = row;
-  return { ...plain, id: idOf(row), marks, created: now, ...(word && { endorsed_by: word }) };
+  const endorsed_by = (isSame && before.endorsed_by) || row.endorsed_by;
+  return { ...row, id: idOf(row), marks, created, endorsed_by };
 }
 
 export const noMemory = (id: string): Failure =>
   fail('not_found', `memory \`${id}\` not found`, { memory: id });
 
-const CELLS = ['id', 'tenant', 'project', 'scope', 'owner', 'text', 'subject', 'thread'] as const;
-const COLUMNS = [...CELLS, 'seq', 'created', 'marks', 'expires', 'endorsed_by'];
+const CELLS = ['scope', 'owner', 'text', 'subject', 'thread', 'seq', 'created', 'expires'] as const;
+const CHANGED = [...CELLS, 'marks', 'endorsed_by'] as const;
 const PLACE = 'tenant = $1 AND project = $2 AND scope = $3 AND owner = $4';
-const LIST = `SELECT ${COLUMNS.join(', ')} FROM memories WHERE tenant = $1 AND project = $2
+const LIST = `SELECT id, ${CHANGED.join(', ')} FROM memories WHERE tenant = $1 AND project = $2
   AND scope = coalesce(CAST($3 AS text), scope) AND owner = coalesce(CAST($4 AS text), owner)
-  AND id = coalesce(CAST($5 AS text), id) AND (expires IS NULL OR expires > $6) ORDER BY created DESC, id`;
+  AND id = coalesce(CAST($5 AS text), id) AND (expires IS NULL OR expires > $6)`;
 const USED = `SELECT count(*) AS n, coalesce(sum(octet_length(text) + octet_length(subject) + octet_length(marks)), 0)
   AS bytes FROM memories WHERE ${PLACE} AND (expires IS NULL OR expires > $5)`;
 const PURGE = `DELETE FROM memories WHERE ${PLACE} AND expires <= $5`;
-const PUT = `INSERT INTO memories (${COLUMNS.join(', ')})
-  VALUES (${COLUMNS.map((_, at) => `$${at + 1}`).join(', ')}) ON CONFLICT (tenant, project, id) DO UPDATE
-  SET ${COLUMNS.slice(5)
-    .map((name) => `${name} = excluded.${name}`)
-    .join()}`;
+const PUT = `INSERT INTO memories (tenant, project, id, ${CHANGED.join(', ')})
+  VALUES ($1, $2, $3, ${CHANGED.map((_, at) => `$${at + 4}`).join(', ')})
+  ON CONFLICT (tenant, project, id) DO UPDATE SET ${CHANGED.map((name) => `${name} = excluded.${name}`).join()}`;
 const REMOVE = 'DELETE FROM memories WHERE tenant = $1 AND project = $2 AND id = $3';
 
-const UNREADABLE = { labels: ['untrusted'], taint: ['untrusted'], sources: [] };
+/** Marks of a text whose lineage is not known. It counts as a stranger's. */
+export const UNKNOWN_MARKS: MemoryMarks = {
+  labels: ['untrusted'],
+  taint: ['untrusted'],
+  sources: [],
+};
+
 function readMarks(text: string): MemoryMarks {
   const packed = parseJson(text);
-  if (!packed.ok) return UNREADABLE;
-  const [labels = [], taint = [], sources = []] = ['labels', 'taint', 'sources'].map((name) =>
-    textsAt(packed.output, name),
-  );
+  if (!packed.ok) return UNKNOWN_MARKS;
+  const [labels, taint, sources] = [
+    textsAt(packed.output, 'labels'),
+    textsAt(packed.output, 'taint'),
+    textsAt(packed.output, 'sources'),
+  ];
   return { labels, taint, sources };
 }
 
-/** Returns a row from its columns. No word of a person holds for a row with damaged marks. */
-function toRow({ expires, endorsed_by, ...row }: SqlRow, marks: MemoryMarks): MemoryRow {
-  const parsed = typeof endorsed_by === 'string' ? parseJson(endorsed_by) : undefined;
-  const word = parsed?.ok && marks !== UNREADABLE ? parsed.output : undefined;
-  const how = textAt(word, 'how') === 'endorsed' ? 'endorsed' : 'said';
-  return {
-    id: String(row.id),
-    tenant: String(row.tenant),
-    project: String(row.project),
-    scope: MEMORY_SCOPES.find((scope) => scope === row.scope) ?? 'project',
-    owner: String(row.owner),
-    text: String(row.text),
-    subject: String(row.subject),
-    marks,
-    thread: String(row.thread),
-    seq: Number(row.seq),
-    created: Number(row.created),
-    ...(typeof expires === 'number' && { expires }),
-    ...(word && { endorsed_by: { how, by: textAt(word, 'by'), hash: textAt(word, 'hash') } }),
-  };
+function readWord(cell: SqlCell = null): MemoryWord | null {
+  const word = cell === null ? null : parseJson(String(cell));
+  if (!word?.ok) return null;
+  const how = textAt(word.output, 'how') === 'endorsed' ? 'endorsed' : 'said';
+  return { how, by: textAt(word.output, 'by'), hash: textAt(word.output, 'hash') };
 }
+
+/** Returns a row from its columns. No word of a person holds for a row with damaged marks. */
+const toRow = (row: SqlRow, { tenant, project }: MemoryFilter, marks: MemoryMarks): MemoryRow => ({
+  id: String(row.id),
+  tenant,
+  project,
+  scope: MEMORY_SCOPES.find((scope) => scope === row.scope) ?? 'project',
+  owner: String(row.owner),
+  text: String(row.text),
+  subject: String(row.subject),
+  marks,
+  thread: String(row.thread),
+  seq: Number(row.seq),
+  created: Number(row.created),
+  expires: typeof row.expires === 'number' ? row.expires : null,
+  endorsed_by: marks === UNKNOWN_MARKS ? null : readWord(row.endorsed_by),
+});
 
 function* findRows(filter: MemoryFilter, now: number): StoreSteps<MemoryRow[]> {
   const { tenant, project, scope = null, owner = null, id = null } = filter;
   const rows = yield [LIST, tenant, project, scope, owner, id, now];
   // Most rows of one thread have the same marks.
   const cached = new Map<string, MemoryMarks>();
-  return rows.map((row) => {
+  const found = rows.map((row) => {
     const packed = String(row.marks);
     const marks = cached.get(packed) ?? readMarks(packed);
     cached.set(packed, marks);
-    return toRow(row, marks);
+    return toRow(row, filter, marks);
   });
+  // A sort in SQL copies the texts and needs twice the time.
+  return found.sort((a, b) => b.created - a.created || (a.id < b.id ? -1 : 1));
 }
 
 function* putRow(row: MemoryRow): StoreSteps<Outcome<MemoryRow>> {
-  const { seq, created, marks, expires = null, endorsed_by: word } = row;
-  const rest = [seq, created, JSON.stringify(marks), expires, word ? JSON.stringify(word) : null];
-  yield [PUT, ...CELLS.map((name) => row[name]), ...rest];
+  const { tenant, project, id, marks, endorsed_by: word } = row;
+  const packed = [JSON.stringify(marks), word && JSON.stringify(word)];
+  yield [PUT, tenant, project, id, ...CELLS.map((name) => row[name]), ...packed];
   return ok(row);
 }
 
@@ -201,7 +215,7 @@ function* writeRow(row: NewMemory, now: number): StoreSteps<Outcome<MemoryRow>> 
 function* changeRow(change: MemoryChange, now: number): StoreSteps<Outcome<MemoryRow>> {
   if (change.kind === 'write') return yield* writeRow(change.row, now);
   const { tenant, project, id } = change.key;
-  const [row] = yield* findRows({ tenant, project, id }, now);
+  const [row] = yield* findRows(change.key, now);
   if (!row) return noMemory(id);
   if (change.kind === 'forget') {
     yield [REMOVE, tenant, project, id];

@@ -486,12 +486,10 @@ export interface Decision {
 }
 
 export interface Schedules {
-  /** Adds a schedule. Fails with `conflict` if the project has one of this name. */
-  addSchedule(schedule: NewSchedule, audit: AuditEntry): Answer<null>;
   schedules(filter: ScheduleFilter): Answer<SchedulePage>;
   /**
-   * Changes a schedule, records its fires and creates their thread in one transaction. Fails with `conflict` if the
-   * row has another stamp, or if a tick has a row already.
+   * Adds or changes a schedule, records its fires and creates their thread in one transaction. Fails with `conflict` if
+   * the row has another stamp, if a tick has a row already, or if the project has a schedule of the new name.
    */
   fire(change: ScheduleChange): Answer<{ leased?: LeasedThread }>;
   /** Returns the fires of a schedule since a time (milliseconds since 1970), newest first. */
@@ -504,8 +502,9 @@ export interface Schedules {
   servers(project: string): Answer<string[]>;
 }
 
-export interface NewSchedule {
-  id: string;
+/** A row as it was read. `stamp` differs after every change of the row. It is empty in a row that is new. */
+export interface ScheduleRow extends ScheduleState {
+  readonly id: string;
   /** Name of the tenant. Empty: no tenant. */
   tenant: string;
   project: string;
@@ -513,7 +512,9 @@ export interface NewSchedule {
   /** The signed part as JSON text. */
   body: string;
   signature: string;
-  next: number;
+  stamp: string;
+  /** Threads of earlier fires that have not ended. It is filled in for schedules with work now. */
+  open: readonly string[];
 }
 
 interface ScheduleState {
@@ -527,13 +528,6 @@ interface ScheduleState {
   paused: string | null;
   /** Number of refusals in a row. */
   refused: number;
-  /** Threads that had not ended at the last fire, as a JSON list. */
-  open: string;
-}
-
-/** A row as it was read. `stamp` differs after every change of the row. */
-export interface ScheduleRow extends NewSchedule, ScheduleState {
-  stamp: string;
 }
 
 export interface ScheduleFilter {

@@ -2,26 +2,18 @@
 // at most one row, and a row with a thread never changes.
 import { fail, type Outcome, ok } from '../base/index.ts';
 import { toBudgetState } from './account.ts';
-import type {
-  FireRow,
-  NewSchedule,
-  ScheduleChange,
-  ScheduleFilter,
-  SchedulePage,
-  ScheduleRow,
-} from './port.ts';
+import type { FireRow, ScheduleChange, ScheduleFilter, SchedulePage, ScheduleRow } from './port.ts';
 import type { SqlCell, SqlRow, StoreSteps } from './steps.ts';
 import { isEnded, THREAD_STATUSES } from './thread-id.ts';
 
 const OUTCOMES = ['started', 'manual', 'missed', 'overlap', 'waiting', 'budget'] as const;
-
-const STATE = ['next', 'waiting', 'last', 'outcome', 'paused', 'refused', 'open'] as const;
-const GIVEN = ['id', 'tenant', 'project', 'name', 'body', 'signature', 'next'] as const;
-const COLUMNS = [...new Set([...GIVEN, ...STATE])].join(', ');
+const SIGNED = ['id', 'tenant', 'project', 'name', 'body', 'signature'] as const;
+const STATE = ['next', 'waiting', 'last', 'outcome', 'paused', 'refused', 'stamp'] as const;
+const COLUMNS = [...SIGNED, ...STATE] as const;
 const numberOrNull = (cell: SqlCell = null): number | null => (cell === null ? null : Number(cell));
 const textOrNull = (cell: SqlCell = null): string | null => (cell === null ? null : String(cell));
 
-const toRow = (row: SqlRow): ScheduleRow => ({
+const toRow = (row: SqlRow, open: readonly string[]): ScheduleRow => ({
   id: String(row.id),
   tenant: String(row.tenant),
   project: String(row.project),
@@ -35,22 +27,15 @@ const toRow = (row: SqlRow): ScheduleRow => ({
   outcome: textOrNull(row.outcome),
   paused: textOrNull(row.paused),
   refused: Number(row.refused),
-  open: String(row.open),
+  open,
 });
 
-const scheduleChanged = ({ name }: Pick<ScheduleRow, 'name'>) =>
-  fail('conflict', `schedule \`${name}\` was changed by another process; try again`, { name });
-
-function* addSchedule(schedule: NewSchedule, stamp: string): StoreSteps<Outcome<null>> {
-  const rows = yield [
-    `INSERT INTO schedules (${GIVEN.join(', ')}, stamp) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
-      ON CONFLICT (project, tenant, name) DO NOTHING RETURNING id`,
-    ...GIVEN.map((name) => schedule[name]),
-    stamp,
-  ];
-  if (rows.length > 0) return ok(null);
-  return fail('conflict', `schedule \`${schedule.name}\` exists; remove it first`);
-}
+const OPEN_STATUSES = THREAD_STATUSES.filter((status) => !isEnded(status))
+  .map((status) => `'${status}'`)
+  .join();
+/** Begins with the threads that have not ended, which are few. A schedule can have many fires. */
+const OPEN_RUNS = `SELECT f.schedule, t.id FROM threads t CROSS JOIN schedule_fires f
+  WHERE t.status IN (${OPEN_STATUSES}) AND f.thread = t.id`;
 
 function* findSchedules(filter: ScheduleFilter, now: number): StoreSteps<SchedulePage> {
   const { project, tenant = null, name = null, due } = filter;
@@ -58,53 +43,57 @@ function* findSchedules(filter: ScheduleFilter, now: number): StoreSteps<Schedul
   const work = `${mine} AND paused IS NULL AND coalesce(waiting, next)`;
   const named = `${mine} AND (CAST($3 AS text) IS NULL OR name = $3) ORDER BY name`;
   const which = due ? `${work} <= $3 ORDER BY next` : named;
-  const rows = yield [`SELECT ${COLUMNS}, stamp ${which}`, project, tenant, due ? now : name];
+  const rows = yield [`SELECT ${COLUMNS.join(', ')} ${which}`, project, tenant, due ? now : name];
+  const runs = due && rows.length > 0 ? yield [OPEN_RUNS] : [];
   const next = `SELECT min(coalesce(waiting, next)) AS soonest ${work} > $3`;
   const [soon] = due ? yield [next, project, tenant, now] : [];
   const soonest = numberOrNull(soon?.soonest);
-  return { rows: rows.map(toRow), now, ...(soonest !== null && { soonest }) };
+  const openOf = (id: SqlCell = null): string[] =>
+    runs.flatMap((run) => (run.schedule === id ? [String(run.id)] : []));
+  const page = rows.map((row) => toRow(row, openOf(row.id)));
+  return { rows: page, now, ...(soonest !== null && { soonest }) };
 }
 
-/** Checks a change without a write. */
+const TICKS = `SELECT tick FROM schedule_fires WHERE schedule = $1 AND tick BETWEEN $2 AND $3
+  AND outcome <> 'waiting'`;
+
+/** Checks a change without a write. A row without a stamp is a new one. */
 function* checkChange({ row, fires = [] }: ScheduleChange): StoreSteps<Outcome<null>> {
-  const [found] = yield ['SELECT stamp FROM schedules WHERE id = $1', row.id];
-  if (!found) return fail('not_found', `schedule \`${row.name}\` not found`);
-  if (found.stamp !== row.stamp) return scheduleChanged(row);
-  const ticks = new Set(fires.map(({ tick }) => tick));
-  if (ticks.size === 0) return ok(null);
-  const before = yield [
-    `SELECT tick FROM schedule_fires WHERE schedule = $1 AND tick BETWEEN $2 AND $3
-      AND outcome <> 'waiting'`,
-    row.id,
-    Math.min(...ticks),
-    Math.max(...ticks),
+  const { id, project, tenant, name, stamp } = row;
+  const [found] = yield [
+    'SELECT id, stamp FROM schedules WHERE project = $1 AND tenant = $2 AND name = $3',
+    project,
+    tenant,
+    name,
   ];
-  return before.some(({ tick }) => ticks.has(Number(tick))) ? scheduleChanged(row) : ok(null);
+  if (stamp === '')
+    return found ? fail('conflict', `schedule \`${name}\` exists; remove it first`) : ok(null);
+  if (found?.id !== id) return fail('not_found', `schedule \`${name}\` not found`);
+  const ticks = fires.length > 0 ? fires.map(({ tick }) => tick) : [0];
+  const near = yield [TICKS, id, Math.min(...ticks), Math.max(...ticks)];
+  const isTaken = near.some(({ tick }) => ticks.includes(Number(tick)));
+  const message = `schedule \`${name}\` was changed by another process; try again`;
+  return found.stamp === stamp && !isTaken ? ok(null) : fail('conflict', message, { name });
 }
 
-const CHANGE = `UPDATE schedules SET ${STATE.map((name, at) => `${name} = $${at + 4}`).join(', ')},
-  stamp = $3 WHERE id = $1 AND stamp = $2 RETURNING id`;
-const REMOVE = 'DELETE FROM schedules WHERE id = $1 AND stamp = $2 RETURNING id';
+const PUT = `INSERT INTO schedules (${COLUMNS.join(', ')})
+  VALUES (${COLUMNS.map((_, at) => `$${at + 1}`).join(', ')})
+  ON CONFLICT (id) DO UPDATE SET ${STATE.map((name) => `${name} = excluded.${name}`).join(', ')}`;
 const RECORD = `INSERT INTO schedule_fires (schedule, tick, at, outcome, reason, thread)
   VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (schedule, tick) DO UPDATE SET at = excluded.at,
   outcome = excluded.outcome, reason = excluded.reason, thread = excluded.thread`;
 
-/** Writes a change that was checked in the same transaction. On a server another change can be first. */
-function* writeChange(
-  { row, set, fires = [], remove }: ScheduleChange,
-  stamp: string,
-  now: number,
-): StoreSteps<Outcome<null>> {
-  const state = { ...row, ...set };
-  const values = [row.id, row.stamp, ...(remove ? [] : [stamp])];
-  const [written] = yield remove
-    ? [REMOVE, ...values]
-    : [CHANGE, ...values, ...STATE.map((name) => state[name])];
-  if (!written) return scheduleChanged(row);
+/** Writes a change that was checked in the same transaction, which no other change of the schedule interrupts. */
+function* writeChange(change: ScheduleChange, stamp: string, now: number): StoreSteps<null> {
+  const { row, set, fires = [], remove } = change;
+  const state = { ...row, ...set, stamp };
+  yield remove
+    ? ['DELETE FROM schedules WHERE id = $1', row.id]
+    : [PUT, ...COLUMNS.map((name) => state[name])];
   for (const { tick, outcome, reason, thread = null } of fires) {
     yield [RECORD, row.id, tick, now, outcome, reason, thread];
   }
-  return ok(null);
+  return null;
 }
 
 /** True if this change was written and no later one. */
@@ -166,7 +155,6 @@ const DAY_MS = 86_400_000;
 
 /** The rules, which each store runs in its own transactions. */
 export const scheduleRules = {
-  add: addSchedule,
   find: findSchedules,
   check: checkChange,
   write: writeChange,

@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { isSoak, runs } from '@kernmantle/test-support/soak';
 import { expect, test } from 'vitest';
 import { systemClock } from '../../src/base/index.ts';
-import { rankMemories } from '../../src/harness/memory/rank-memories.ts';
+import { searchMemories } from '../../src/harness/memory/search-memory.ts';
 import { openSqliteStore } from '../../src/store/index.ts';
 
 const STORE = join(import.meta.dirname, '../../src/store/index.ts');
@@ -29,7 +29,7 @@ test(
     const marks = { labels: [], taint: ['src:llm'], sources: [] };
     for (let at = 0; at < ${COUNT}; at++) {
       const text = process.argv[2] + ' has written the release note number ' + at;
-      const row = { ...place, text, subject: '', marks, thread: 't', seq: 1 };
+      const row = { ...place, text, subject: '', marks, thread: 't', seq: 1, expires: null, endorsed_by: null };
       const done = await store.changeMemory({ kind: 'write', row });
       if (!done.ok) throw new Error(done.error.detail.message);
     }
@@ -46,8 +46,9 @@ test(
     const rows = await opened.output.memories({ tenant: '', project: 'p' });
     const texts = new Set(rows.ok ? rows.output.map(({ text }) => text) : []);
     expect(texts.size).toBe(2 * COUNT);
-    const found = rankMemories(rows.ok ? rows.output : [], `two number ${COUNT - 1}`);
-    expect(found[0]?.text).toBe(`two has written the release note number ${COUNT - 1}`);
+    const found = searchMemories(rows.ok ? rows.output : [], `two number ${COUNT - 1}`, 1);
+    const text = `two has written the release note number ${COUNT - 1}`;
+    expect(found.output).toMatchObject({ notes: [{ text }] });
     await opened.output.close();
     rmSync(dir, { recursive: true, force: true });
   },

@@ -100,9 +100,13 @@ test('a row of a thread that read strangers stays theirs, in both modes of readi
   });
   const hidden = await open(play, { untrusted: 'reference' });
   const row = { text: 'eve@evil.example', subject: '', thread: 't', seq: 1, owner: '' };
+  const ends = { expires: null, endorsed_by: null };
   const place = { tenant: '', project: hidden.runtime.project, scope: 'project' } as const;
   const marks = { labels: ['untrusted'], taint: ['untrusted', 'src:network'], sources: [] };
-  await hidden.threads.store.changeMemory({ kind: 'write', row: { ...row, ...place, marks } });
+  await hidden.threads.store.changeMemory({
+    kind: 'write',
+    row: { ...row, ...ends, ...place, marks },
+  });
   await run(hidden, 'look');
   const asked = JSON.stringify(hidden.provider.requests.at(-1)?.body);
   expect(asked).toContain('from strangers');

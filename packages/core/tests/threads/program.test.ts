@@ -1,5 +1,6 @@
 // Threads from a program: what it streams, how it steers and decides, and that no callback of its own
 // breaks a run.
+import { join } from 'node:path';
 import { createRuntime, defineTool, runDirective, runScript } from '@kernmantle/kernmantle';
 import { isLate } from '@kernmantle/test-support/late-store';
 import {
@@ -15,7 +16,7 @@ import {
 import { expect, onTestFinished, test } from 'vitest';
 import type { ProgramRuntime as Runtime } from '../../../kernmantle/src/program.ts';
 import type { ThreadEvent } from '../../../kernmantle/src/thread-run.ts';
-import type { RuntimeOptions } from '../../src/runtime/index.ts';
+import { type RuntimeOptions, signFiles } from '../../src/runtime/index.ts';
 import type { ThreadStatus } from '../../src/store/index.ts';
 
 async function open(
@@ -338,4 +339,57 @@ test('a status, a code or an event that there is not does not compile', async ()
   await program.threads.list({ status: 'complete' });
   // @ts-expect-error the registry itself is not for programs
   expect(program.threads.store).toBeUndefined();
+});
+
+test('a program reads, endorses and forgets memory in the name of its user', async () => {
+  const rights = ['read', 'write'].map((verb) => `<${verb} resource="memory" id="project"/>`);
+  const permissions = `<execute resource="tool" id="memory/*"/>${rights.join('')}`;
+  const keep = call('memory/write', { text: 'the release is on friday' });
+  const play = { keep: [{ tool_calls: [keep] }, { text: 'kept' }] };
+  const { program, runtime } = await open(directive('keep', { permissions }), play);
+  const { memory } = program;
+  expect(await memory.list()).toEqual({ ok: true, output: [] });
+  await program.run({ directive: 'keep' });
+  const listed = await memory.list({ scope: 'project' });
+  const [row] = listed.ok ? listed.output : [];
+  expect(row).toMatchObject({ text: 'the release is on friday', standing: 'note' });
+  const { id = '', hash = '' } = row ?? {};
+  expect(await memory.endorse(id, 'another')).toMatchObject({ error: { code: 'conflict' } });
+  expect(await memory.endorse(id, hash)).toMatchObject({ ok: true });
+  expect(await memory.list({ id })).toMatchObject({ output: [{ standing: 'confirmed' }] });
+  expect(await memory.forget(id)).toMatchObject({ output: { id } });
+  expect(await memory.forget(id)).toMatchObject({ error: { code: 'not_found' } });
+  if (isLate) return;
+  const rows = await runtime.audit.read({ limit: 9, surface: 'library' });
+  const acts = rows.ok ? rows.output.filter(({ operation }) => operation !== 'run') : [];
+  expect(acts.map((act) => `${act.caller} ${act.operation} ${act.decision}`)).toEqual([
+    'ann memory:endorse allowed',
+    'ann memory:endorse failed',
+    'ann memory:endorse allowed',
+    'ann memory:forget allowed',
+    'ann memory:forget allowed',
+    'ann memory:forget failed',
+  ]);
+});
+
+test('a program adds a schedule, and acts on it, in the name of its user', async () => {
+  const { program, runtime, threads } = await open(LOOK, {});
+  const { schedules } = program;
+  const nightly = { name: 'nightly', directive: 'look', cron: '15 3 * * *', tz: 'UTC' };
+  expect(await schedules.add(nightly)).toMatchObject({ error: { code: 'permission_denied' } });
+  const file = join(runtime.project, '.ai/directives/look.md');
+  expect(signFiles(runtime, [file], { who: 'ann', channel: 'library' })).toMatchObject({
+    ok: true,
+  });
+  expect(await schedules.add(nightly)).toMatchObject({ output: { schedule: { by: 'ann' } } });
+  const run = await schedules.run('nightly');
+  const { thread_id = '' } = run.ok ? run.output : {};
+  expect(await threads.store.thread(thread_id)).toMatchObject({ output: { directive: 'look' } });
+  expect(await schedules.pause('nightly')).toMatchObject({ ok: true });
+  expect(await schedules.list()).toMatchObject({ output: [{ state: 'paused' }] });
+  expect(await schedules.resume('nightly')).toMatchObject({ ok: true });
+  const shown = await schedules.show('nightly');
+  expect(shown).toMatchObject({ output: { state: 'active', fires: [{ outcome: 'manual' }] } });
+  expect(await schedules.remove('nightly')).toMatchObject({ ok: true });
+  expect(await schedules.show('nightly')).toMatchObject({ error: { code: 'not_found' } });
 });

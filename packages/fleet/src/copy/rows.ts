@@ -63,7 +63,7 @@ export const COPIED = {
   secrets: columns({ int: 'number', bytes: 'sealed' }, 'thread number sealed'),
   schedules: columns(
     { int: 'next waiting last refused' },
-    'id tenant project name body signature next waiting last outcome paused refused open stamp',
+    'id tenant project name body signature next waiting last outcome paused refused stamp',
   ),
   schedule_fires: columns({ int: 'tick at' }, 'schedule tick at outcome reason thread'),
   audit: columns({}, 'time surface caller subject operation decision reason target'),

@@ -3,9 +3,7 @@
 import type { Clock } from '@kernmantle/core/base';
 import { type Memories, memoryRules } from '@kernmantle/core/store';
 import type { Database } from './connection.ts';
-import { runSteps, writeSteps } from './run-steps.ts';
-
-const LOCK = 'SELECT pg_advisory_xact_lock(hashtext($1))';
+import { lockRows, runSteps, writeSteps } from './run-steps.ts';
 
 export const serverMemories = (database: Database, clock: Clock): Memories => ({
   memories: (filter) =>
@@ -13,7 +11,7 @@ export const serverMemories = (database: Database, clock: Clock): Memories => ({
   changeMemory: (change) =>
     database.write(async (sql) => {
       const { tenant, project } = change.kind === 'write' ? change.row : change.key;
-      await sql.all(LOCK, JSON.stringify(['memories', tenant, project]));
+      await lockRows(sql, ['memories', tenant, project]);
       return await writeSteps(sql, memoryRules.change(change, clock.now()));
     }),
 });

@@ -19,3 +19,7 @@ export async function writeSteps<T>(sql: Sql, steps: StoreSteps<Outcome<T>>): Pr
 
 export const serverNow = async (sql: Sql): Promise<number> =>
   (await sql.get<{ now: number }>('SELECT km_now() AS now'))?.now ?? 0;
+
+/** Locks rows by their names until the end of the transaction, so that no other write is between a check and its write. */
+export const lockRows = (sql: Sql, names: readonly string[]) =>
+  sql.all('SELECT pg_advisory_xact_lock(hashtext($1))', JSON.stringify(names));

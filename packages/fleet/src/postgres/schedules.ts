@@ -1,49 +1,33 @@
 // Runs the rules of schedules on a server, with the time of the server.
 import { ok } from '@kernmantle/core/base';
 import { type Fleet, type Schedules, scheduleRules } from '@kernmantle/core/store';
-import type { Sql } from './connection.ts';
 import type { ServerRegistry } from './registry.ts';
 import { auditRowsOf } from './rows.ts';
-import { runSteps, serverNow, writeSteps } from './run-steps.ts';
+import { lockRows, runSteps, serverNow, writeSteps } from './run-steps.ts';
 import { cacheLeases, notifyChildren, prepareThread } from './threads.ts';
 
+const AUDIT = 'SELECT km_audit($1, km_now())';
 const ACCOUNT = ['b.account::text', 'LEFT JOIN budgets b ON b.thread = f.thread'] as const;
 
 export function serverSchedules(registry: ServerRegistry, fleet: Fleet): Schedules {
   const { database, random, clock } = registry;
-  const newStamp = () => Buffer.from(random(8)).toString('hex');
-  const audited = (sql: Sql, rows: Parameters<typeof auditRowsOf>[0]) =>
-    sql.all('SELECT km_audit($1, km_now())', JSON.stringify(auditRowsOf(rows)));
   return {
-    addSchedule(schedule, audit) {
-      const stamp = newStamp();
-      return database.write(
-        async (sql) => {
-          await writeSteps(sql, scheduleRules.add(schedule, stamp));
-          await audited(sql, [audit]);
-          return null;
-        },
-        {
-          written: async (sql) =>
-            (await runSteps(sql, scheduleRules.wasWritten(schedule.id, stamp))) ? null : undefined,
-        },
-      );
-    },
     schedules: (filter) =>
       database.read(async (sql) => runSteps(sql, scheduleRules.find(filter, await serverNow(sql)))),
     async fire(change) {
       const { row, thread, audit } = change;
-      const stamp = newStamp();
+      const stamp = Buffer.from(random(8)).toString('hex');
       const create = thread && prepareThread(registry, thread);
       if (create?.ok === false) return create;
       const none = { all: [], accounts: [] };
       const sentAt = clock.monotonic();
       const result = await database.write(
         async (sql) => {
+          await lockRows(sql, ['schedules', row.project, row.tenant, row.name]);
           await writeSteps(sql, scheduleRules.check(change));
           const created = await create?.output.insert(sql);
-          await writeSteps(sql, scheduleRules.write(change, stamp, await serverNow(sql)));
-          if (audit) await audited(sql, [audit]);
+          await runSteps(sql, scheduleRules.write(change, stamp, await serverNow(sql)));
+          if (audit) await sql.all(AUDIT, JSON.stringify(auditRowsOf([audit])));
           return created ?? none;
         },
         {

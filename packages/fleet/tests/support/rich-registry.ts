@@ -10,6 +10,9 @@ export function must<T>(outcome: Outcome<T>): T {
 
 /** A process that is certainly not there any more. */
 const LOST = 'lost:1';
+const STATE = { waiting: null, last: null, outcome: null, paused: null, refused: 0 };
+const NEW = { ...STATE, stamp: '', open: [] };
+const UNENDING = { expires: null, endorsed_by: null };
 const owner = (name = 'me') => ({ owner: name, ttlMs: 60_000 });
 
 const thread = (id: string, project: string, more: Partial<NewThread> = {}): NewThread => ({
@@ -94,15 +97,15 @@ async function fillSchedules(store: Store, project: string, elsewhere: string): 
     ['sch_1', project],
     ['sch_2', elsewhere],
   ] as const) {
-    const added = { ...given, id, project: where, name: 'nightly' };
-    must(await store.addSchedule(added, audit('schedules')));
+    const added = { ...given, ...NEW, id, project: where, name: 'nightly' };
+    must(await store.fire({ row: added, set: {}, audit: audit('schedules') }));
   }
   const [row] = must(await store.schedules({ project, name: 'nightly' })).rows;
   if (!row) throw new Error('the schedule is not there');
   must(
     await store.fire({
       row,
-      set: { waiting: 5, last: 5, outcome: 'waiting', refused: 2, open: '["a"]' },
+      set: { waiting: 5, last: 5, outcome: 'waiting', refused: 2 },
       fires: [
         { tick: 4, outcome: 'started', reason: '', thread: 'a' },
         { tick: 5, outcome: 'waiting', reason: 'ünï' },
@@ -145,7 +148,12 @@ export async function fillRegistry(
   }))) {
     const marks = { labels: ['untrusted'], taint: ['untrusted'], sources: ['tool:x'] };
     const row = { ...place, scope: 'project', text: 'a note', subject: '', marks } as const;
-    must(await store.changeMemory({ kind: 'write', row: { ...row, thread: 'a', seq: 1 } }));
+    must(
+      await store.changeMemory({
+        kind: 'write',
+        row: { ...row, thread: 'a', seq: 1, ...UNENDING },
+      }),
+    );
   }
   await fillSchedules(store, project, elsewhere);
   await store.close();

@@ -69,6 +69,25 @@ async function follow(change: (page: string) => string = (page) => page): Promis
   return fixture;
 }
 
+test('the page: a scheduled, reported, unattended job takes at most ten commands', () => {
+  const page = readPage('docs/nightly.md');
+  const [, listed = ''] = /From the empty folder these are \w+ commands: (.*)/.exec(page) ?? [];
+  const commands = [...listed.matchAll(/`([^`]+)`/g)].flatMap(([, command]) => command ?? []);
+  expect(commands.length).toBeGreaterThan(4);
+  expect(commands.length).toBeLessThanOrEqual(10);
+  // The page has each of them, or the unit that it names.
+  const unit = readPage('examples/schedule/kernmantle-schedule@.service');
+  for (const command of commands) {
+    const lines = `${page}\n${unit}`.split('\n');
+    const isThere = lines.some((line) => line.replace(/^(?:\$|#) +/, '').startsWith(command));
+    expect(isThere, command).toBe(true);
+  }
+  // The page uses no other command of `km`.
+  const typed = [...page.matchAll(/^\$ (km \w+)/gm)].flatMap(([, command]) => command ?? []);
+  const others = typed.filter((one) => !commands.some((command) => command.startsWith(one)));
+  expect(others).toEqual([]);
+});
+
 test('the page: from an empty folder to a report, with nobody there', async () => {
   const fixture = await follow();
   onTestFinished(() => end(fixture));

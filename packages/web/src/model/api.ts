@@ -5,8 +5,16 @@
 // renders it.
 
 import type { SlimEvent } from '@kernmantle/core/journal';
+import type { openMemory, ProjectSchedules } from '@kernmantle/core/runtime';
 
 export type { SlimEvent };
+
+/** Output of an action of core that succeeds. */
+type OutputOf<Act extends (...values: never[]) => Promise<unknown>> = Extract<
+  Awaited<ReturnType<Act>>,
+  { ok: true }
+>['output'];
+export type ShownSchedule = OutputOf<ProjectSchedules['list']>[number];
 export type Tone = NonNullable<SlimEvent['tone']>;
 
 export type WebRole = 'view' | 'steer' | 'approve';
@@ -95,26 +103,9 @@ export interface Totals {
   readonly due: number;
 }
 
-/** A schedule with its settings. Times are in ISO format, money is decimal text. */
-export interface ListedSchedule {
-  readonly id: string;
-  readonly name: string;
-  readonly state: 'active' | 'paused' | 'broken';
-  readonly reason: string;
-  /** Settings. Absent: their signature does not hold. */
-  readonly directive?: string;
-  readonly cron?: string;
-  readonly tz?: string;
-  readonly spend_per_day?: string;
-  readonly next: string;
-  readonly last?: string;
-  readonly outcome?: string;
-  readonly spent_today: string;
-}
-
 /** `GET schedules`. `servers`: number of live processes that fire them. */
 export interface ScheduleList {
-  readonly rows: readonly ListedSchedule[];
+  readonly rows: readonly ShownSchedule[];
   readonly servers: number;
 }
 
@@ -609,18 +600,7 @@ export interface HealthView {
 
 /** `GET memory`: the newest texts that threads kept. All texts can be untrusted. */
 export interface MemoryView {
-  readonly memories: readonly {
-    readonly id: string;
-    readonly standing: 'confirmed' | 'note' | 'stranger';
-    readonly scope: string;
-    readonly owner: string;
-    readonly subject: string;
-    readonly text: string;
-    readonly hash: string;
-    readonly thread: string;
-    readonly created: number;
-    readonly marks: { readonly taint: readonly string[]; readonly sources: readonly string[] };
-  }[];
+  readonly memories: OutputOf<Awaited<ReturnType<typeof openMemory>>['list']>;
   readonly total: number;
 }
 

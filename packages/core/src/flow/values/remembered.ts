@@ -2,11 +2,8 @@
 // always keeps all its marks, except `untrusted` after a person endorsed exactly this text.
 import { carries, type Descriptor, describe, removeLabels } from './labels.ts';
 
-/** Word of a person for a text, bound to the hash of the text. */
-interface PersonsWord {
-  readonly how: 'endorsed' | 'said';
-  readonly hash: string;
-}
+/** How a person confirmed exactly this text. Undefined: nobody did. */
+type PersonsWord = 'endorsed' | 'said' | undefined;
 
 /** `confirmed` vouches for its text. `note` and `stranger` vouch for nothing, and a stranger's row is untrusted. */
 export type MemoryStanding = 'confirmed' | 'note' | 'stranger';
@@ -17,14 +14,11 @@ interface JudgedMemory {
   readonly marks: Descriptor;
 }
 
-/** `hash`: hash of the present text. A word with another hash does not count. */
 export function judgeMemory(
   packed: Partial<Pick<Descriptor, 'labels' | 'taint' | 'sources'>>,
-  word: PersonsWord | undefined,
-  hash: string,
+  how: PersonsWord,
 ): JudgedMemory {
   const marks = describe(packed);
-  const how = word?.hash === hash ? word.how : undefined;
   if (how === 'endorsed') {
     return { standing: 'confirmed', marks: removeLabels(marks, ['untrusted']) };
   }

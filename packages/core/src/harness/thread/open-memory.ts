@@ -1,5 +1,5 @@
 // Opens the rows of memory that a thread may reach: their store, their place and the rights that a scope needs.
-import { fail, type JsonObject, type Outcome, ok } from '../../base/index.ts';
+import { type JsonObject, type Outcome, ok } from '../../base/index.ts';
 import type { PrimitiveCall } from '../../kernel/index.ts';
 import {
   type Answer,
@@ -9,21 +9,17 @@ import {
   type MemoryScope,
   type ThreadRow,
 } from '../../store/index.ts';
-import { grantsAllow, grantsFromPermissions } from '../../trust/index.ts';
 import type { HarnessPorts, Prepared, Thread } from './thread.ts';
 
-type MemoryAction = 'read' | 'write';
 /** Checks the rights for a scope. Rows of other projects need `memory.user` in addition. */
 export function checkScope(
   verify: PrimitiveCall['verify'],
-  action: MemoryAction,
+  action: 'read' | 'write',
   scope: MemoryScope,
 ): Outcome<null> {
   const right = verify({ capability: `memory.${action}`, scope: { id: scope } });
   return right.ok && scope === 'user' ? verify({ capability: 'memory.user' }) : right;
 }
-
-type RowOwner = Pick<ThreadRow, 'tenant' | 'project'>;
 
 /** The store with the rows of one scope, and their place. */
 interface OpenMemory {
@@ -34,7 +30,7 @@ interface OpenMemory {
 /** Rows of the scope `user` are in a file of the user, or in the server that machines share. */
 export async function openMemory(
   ports: HarnessPorts,
-  { tenant = '', project }: RowOwner,
+  { tenant = '', project }: Pick<ThreadRow, 'tenant' | 'project'>,
   scope: MemoryScope,
   directive: string,
 ): Answer<OpenMemory> {
@@ -45,31 +41,33 @@ export async function openMemory(
   return store.ok ? ok({ store: store.output, place }) : store;
 }
 
+/** Returns the scopes whose rows the directive declares to read. */
+function declaredScopes({ permissions }: Prepared['directive']): MemoryScope[] {
+  const entries = permissions?.entries.filter(({ resource }) => resource === 'memory') ?? [];
+  const mayReadUser = entries.some(({ action }) => action === 'user');
+  return MEMORY_SCOPES.filter(
+    (scope) =>
+      entries.some(({ verb, id }) => verb === 'read' && id === scope) &&
+      (scope !== 'user' || mayReadUser),
+  );
+}
+
 /** Tells a model how many rows it can search. No text of a row enters a prompt by itself. */
 export async function memoryNote(
   ports: HarnessPorts,
   { directive, item }: Pick<Prepared, 'directive' | 'item'>,
   parent: Pick<Thread, 'place'> | undefined,
 ): Promise<JsonObject> {
-  const identity = ports.identity?.() ?? ok<RowOwner>({ project: ports.project });
-  const above = parent && (await ports.store.thread(parent.place.id));
-  if (!identity.ok || above?.ok === false) return {};
+  const own = ports.identity?.() ?? ok({ project: ports.project });
   // A child has the tenant of its parent.
-  const { tenant } = above?.output ?? identity.output;
-  const of = { project: identity.output.project, ...(tenant !== undefined && { tenant }) };
-  const { catalog } = ports.library.capabilities();
-  const { permissions = { entries: [] } } = directive;
-  // The entries for memory name no tool.
-  const { grants } = grantsFromPermissions(permissions, catalog, () => NOT_DECLARED, ports.project);
-  const verify: PrimitiveCall['verify'] = (need) =>
-    grantsAllow(grants, need, catalog) ? ok(null) : NOT_DECLARED;
+  const above = parent ? await ports.store.thread(parent.place.id) : own;
+  if (!own.ok || !above.ok) return {};
+  const owner = { ...above.output, project: own.output.project };
   const counts: JsonObject = {};
-  for (const scope of MEMORY_SCOPES) {
-    if (!checkScope(verify, 'read', scope).ok) continue;
-    const memory = await openMemory(ports, of, scope, item.id);
+  for (const scope of declaredScopes(directive)) {
+    const memory = await openMemory(ports, owner, scope, item.id);
     const rows = memory.ok ? await memory.output.store.memories(memory.output.place) : undefined;
     if (rows?.ok) counts[scope] = rows.output.length;
   }
   return Object.keys(counts).length === 0 ? {} : { memory_rows: counts };
 }
-const NOT_DECLARED = fail('permission_denied', 'the directive does not declare this right');

@@ -4,7 +4,7 @@ import { isObject, type Outcome } from '../../base/index.ts';
 import type { CatalogEntry } from '../data/catalog-settings.ts';
 import { jsonIn, putFile, readInside, realOf } from '../files/item-file.ts';
 import type { ItemFacts, ItemKind } from '../item-kinds.ts';
-import { createSearchIndex, wordsOf } from '../library/search-index.ts';
+import { createSearchIndex, queryWords } from '../library/search-index.ts';
 import { sha256Hex } from '../signature.ts';
 
 export interface CatalogItem extends Omit<ItemFacts, 'tags'> {
@@ -57,7 +57,7 @@ export function searchCatalogItems(
   for (const { id, title, description, category } of items) {
     index.add({ name: `${id} ${title}`, description, tags: category, body: '' });
   }
-  const { documents, score } = index.match([...new Set(wordsOf(text.slice(0, 1000)))]);
+  const { documents, score } = index.match(queryWords(text));
   return documents
     .map((at) => ({ ...(items[at] as CatalogItem), score: score[at] as number }))
     .sort((a, b) => b.score - a.score || (a.id < b.id ? -1 : 1));

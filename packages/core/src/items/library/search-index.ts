@@ -17,38 +17,50 @@ interface Scores {
 /** Number of characters of a text that are indexed. */
 const MAX_BODY = 32 * 1024;
 const MAX_FORMS = 200;
+/** Number of characters of a query that are searched. */
+const MAX_QUERY = 1000;
 const MIN_PREFIX = 3;
 /** Factor for a longer form of a word: `deploy` finds `deployment`, which ranks below `deploy`. */
 const FORM_FACTOR = 0.5;
 
+/** Number of characters of a word that are indexed. */
+const MAX_WORD = 64;
+const WORD = new RegExp(`(?<![\\p{L}\\p{N}])[\\p{L}\\p{N}]{1,${MAX_WORD}}`, 'gu');
+
 /**
  * Returns lower-case words of letters and digits: `read_file`, `read-file` and `fs/read` are two words each.
  */
-export const wordsOf = (text: string): string[] =>
-  text.toLowerCase().match(/[\p{L}\p{N}]{1,64}/gu) ?? [];
+export const wordsOf = (text: string): string[] => text.toLowerCase().match(WORD) ?? [];
 
 /** Returns the factor for a repeated word, which grows less than the number of repetitions. */
 const repeated = (count: number): number => Math.min(3, 1 + Math.log(count));
 
-/** Returns a test of whether a word, or its beginning, is one of the words of a query. */
-export function isFormOf(words: readonly string[]): (word: string) => boolean {
-  const queryWords = new Set(words);
-  const lengths = new Set(
-    words.map(({ length }) => length).filter((length) => length >= MIN_PREFIX),
+/** Returns the words of a query, each once. A query has a bound, because each word costs a pass over the texts. */
+export const queryWords = (text: string): string[] => [
+  ...new Set(wordsOf(text.slice(0, MAX_QUERY))),
+];
+
+/**
+ * Returns a reader of texts that returns only these words and longer forms of them. It is several times as fast as
+ * reading all words. Words of a query contain nothing that is special in a pattern.
+ */
+export function readerOf(words: readonly string[]): (text: string) => string[] {
+  if (words.length === 0) return () => [];
+  const forms = words.map((word) =>
+    word.length < MIN_PREFIX
+      ? `${word}(?![\\p{L}\\p{N}])`
+      : `${word}[\\p{L}\\p{N}]{0,${MAX_WORD - Array.from(word).length}}`,
   );
-  return (word) => {
-    if (queryWords.has(word)) return true;
-    for (const length of lengths) if (queryWords.has(word.slice(0, length))) return true;
-    return false;
-  };
+  const pattern = new RegExp(`(?<![\\p{L}\\p{N}])(?:${forms.join('|')})`, 'gu');
+  return (text) => text.toLowerCase().match(pattern) ?? [];
 }
 
-function weigh(fields: Fields, isWanted?: (word: string) => boolean): Map<string, number> {
+function weigh(fields: Fields, readWords: (text: string) => string[]): Map<string, number> {
   const weights = new Map<string, number>();
   for (const field of Object.keys(WEIGHTS) as Field[]) {
     const counts = new Map<string, number>();
-    for (const word of wordsOf(fields[field].slice(0, MAX_BODY))) {
-      if (!isWanted || isWanted(word)) counts.set(word, (counts.get(word) ?? 0) + 1);
+    for (const word of readWords(fields[field].slice(0, MAX_BODY))) {
+      counts.set(word, (counts.get(word) ?? 0) + 1);
     }
     for (const [word, count] of counts) {
       weights.set(word, (weights.get(word) ?? 0) + WEIGHTS[field] * repeated(count));
@@ -76,8 +88,8 @@ function alivePart({ documents, weights }: Posting, alive: readonly boolean[]): 
   return { documents: documents.filter(isAlive), weights: weights.filter(isAlive) };
 }
 
-/** Creates an index. `isWanted` limits the indexed words, because an index for one query needs only its words. */
-export function createSearchIndex(isWanted?: (word: string) => boolean) {
+/** Creates an index. An index for one query needs only its words, so it reads texts with `readerOf`. */
+export function createSearchIndex(readWords = wordsOf) {
   const postings = new Map<string, Posting>();
   /**
    * Sorted words, so that words with a common prefix are neighbours. New words in `fresh` are added on demand.
@@ -118,7 +130,7 @@ export function createSearchIndex(isWanted?: (word: string) => boolean) {
       const document = free.pop() ?? alive.length;
       alive[document] = true;
       count++;
-      for (const [word, weight] of weigh(fields, isWanted)) {
+      for (const [word, weight] of weigh(fields, readWords)) {
         let posting = postings.get(word);
         if (!posting) {
           posting = { documents: [], weights: [] };

@@ -5,7 +5,7 @@ import type { Item } from '../item.ts';
 import { type ItemKind, KINDS, SOURCES, type Source } from '../item-kinds.ts';
 import { sha256Hex } from '../signature.ts';
 import type { FileRecord } from './record.ts';
-import { createSearchIndex, isFormOf, wordsOf } from './search-index.ts';
+import { createSearchIndex, queryWords, readerOf, wordsOf } from './search-index.ts';
 
 export interface SearchQuery {
   text: string;
@@ -28,7 +28,6 @@ export interface SearchPage {
 
 const DEFAULT_LIMIT = 10;
 const MAX_LIMIT = 1000;
-const MAX_TEXT = 1000;
 /** Number of the best hits that are searched for the words in their order. */
 const PHRASE_DEPTH = 300;
 const PHRASE_FACTOR = { whole: 2, head: 1.5, body: 1.25 } as const;
@@ -86,8 +85,8 @@ function phraseFactor(record: Searchable, words: readonly string[], phrase: RegE
 }
 
 /** Creates an index that maps each document to its record. */
-function createIndexed(isWanted?: (word: string) => boolean) {
-  const index = createSearchIndex(isWanted);
+function createIndexed(readWords?: (text: string) => string[]) {
+  const index = createSearchIndex(readWords);
   const documents = new Map<Searchable, number>();
   const records: (Searchable | undefined)[] = [];
   return {
@@ -124,7 +123,7 @@ export function createLibrarySearch() {
    * its own words. The second query gets an index of all words, which later queries reuse.
    */
   function indexFor(words: readonly string[]): ReturnType<typeof createIndexed> {
-    const indexed = hasSearched ? whole : createIndexed(isFormOf(words));
+    const indexed = hasSearched ? whole : createIndexed(readerOf(words));
     for (const record of waiting) indexed.add(record);
     if (hasSearched) waiting.clear();
     hasSearched = true;
@@ -173,7 +172,7 @@ export function createLibrarySearch() {
       if (offset === undefined) {
         return { hits: [], total: 0, problem: 'the cursor does not belong to this query' };
       }
-      const words = [...new Set(wordsOf(query.text.slice(0, MAX_TEXT)))];
+      const words = queryWords(query.text);
       const isAccepted = accepts(query, isEffective);
       const { records, match } = indexFor(words);
       const { documents: matched, score } = match(words);

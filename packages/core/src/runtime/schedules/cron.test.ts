@@ -33,13 +33,22 @@ test('a pattern that meets a clock change says so', () => {
   expect(clockChanges('30 2 * * *', BERLIN, from)).toEqual([]);
   expect(clockChanges('@daily', BERLIN, from)).toEqual([]);
   expect(clockChanges('*/15 2 * * *', BERLIN, from)).toEqual([
-    'on 2027-03-28 the clock of Europe/Berlin skips 02:00 to 03:00; ticks in that time are left out',
-    'on 2027-10-31 the clock of Europe/Berlin repeats 02:00 to 03:00; ticks in that time run twice',
+    'on 2027-03-28 the clock of Europe/Berlin changes; ticks left out: 4',
+    'on 2027-10-31 the clock of Europe/Berlin changes; ticks repeated: 4',
   ]);
   expect(clockChanges('*/15 5 * * *', BERLIN, from)).toEqual([]);
   expect(clockChanges('* * * * *', 'UTC', from)).toEqual([]);
-  const lordHowe = clockChanges('0,15,30 * * * *', 'Australia/Lord_Howe', from);
-  expect(lordHowe.join(' ')).toContain('02:00 to 02:30');
+  expect(clockChanges('0,15,30 * * * *', 'Australia/Lord_Howe', from)).toEqual([
+    'on 2027-04-04 the clock of Australia/Lord_Howe changes; ticks repeated: 1',
+    'on 2027-10-03 the clock of Australia/Lord_Howe changes; ticks left out: 2',
+  ]);
+  for (const [zone, dates] of [
+    ['America/New_York', ['2027-03-14', '2027-11-07']],
+    ['Pacific/Auckland', ['2027-04-04', '2027-09-26']],
+  ] as const) {
+    const days = clockChanges('@hourly', zone, from).map((text) => text.slice(3, 13));
+    expect(days).toEqual(dates);
+  }
 });
 
 test.each([

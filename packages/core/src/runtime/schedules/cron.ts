@@ -1,7 +1,7 @@
 // Evaluates cron patterns with croner, for every store. The accepted patterns are a small subset, which is checked
 // before croner reads them: `*`, numbers, lists, ranges and steps in five fields. So a pattern has one meaning.
 import { Cron } from 'croner';
-import { fail, type Outcome, ok, suggestion } from '../../base/index.ts';
+import { fail, nearest, type Outcome, ok } from '../../base/index.ts';
 
 export interface Ticks {
   /** Returns the first tick after a time, in milliseconds since 1970. Undefined: there is none. */
@@ -63,18 +63,16 @@ export function readZone(zone: string): Outcome<string> {
   } catch {
     // The system has no zone of this name.
   }
-  const hint = suggestion(zone, names) || '; use a name such as `Europe/Berlin`';
-  return fail('usage', `time zone \`${zone}\` not found${hint}`, { zone });
+  const near = nearest(zone, names, zone.length) ?? 'UTC';
+  return fail('usage', `time zone \`${zone}\` not found; did you mean \`${near}\``, { zone });
 }
-
-const evaluate = (cron: string, timezone: string): Cron =>
-  new Cron(cron, { timezone, mode: cron.startsWith('@') ? 'auto' : '5-part', paused: true });
 
 export function readCron(cron: string, zone: string): Outcome<Ticks> {
   const checked = checkPattern(cron);
   const timezone = checked.ok ? readZone(zone) : checked;
   if (!timezone.ok) return timezone;
-  const pattern = evaluate(cron, timezone.output);
+  const mode = cron.startsWith('@') ? 'auto' : '5-part';
+  const pattern = new Cron(cron, { timezone: timezone.output, mode, paused: true });
   const after = (time: number) => pattern.nextRun(new Date(time))?.getTime();
   if (after(Date.UTC(2000, 0)) === undefined) return wrongPattern(cron, 'no day matches it');
   return ok({
@@ -91,6 +89,7 @@ export function readCron(cron: string, zone: string): Outcome<Ticks> {
 }
 
 const DAY_MS = 86_400_000;
+const MAX_DAY_TICKS = 2000;
 const isSingle = (cron: string): boolean =>
   cron.startsWith('@') ? cron !== '@hourly' : /^\d+\s+\d+\s/.test(cron.trim());
 
@@ -99,34 +98,28 @@ const isSingle = (cron: string): boolean =>
  * pattern with one minute and one hour always has one tick a day.
  */
 export function clockChanges(cron: string, timeZone: string, from: number): string[] {
-  if (isSingle(cron)) return [];
-  const format = new Intl.DateTimeFormat('en', { timeZone, timeZoneName: 'longOffset' });
-  const offset = (time: number): number => {
-    const name = format.formatToParts(time).find(({ type }) => type === 'timeZoneName')?.value;
-    const [, sign = '+', hours = 0, minutes = 0] = /([+-])(\d+):(\d+)/.exec(name ?? '') ?? [];
-    return Number(`${sign}1`) * (Number(hours) * 60 + Number(minutes)) * 60_000;
-  };
-  const wall = evaluate(cron, 'UTC');
+  const [ticks, wall] = [readCron(cron, timeZone), readCron(cron, 'UTC')];
+  if (isSingle(cron) || !ticks.ok || !wall.ok) return [];
+  // Swedish dates and times are in ISO format.
+  const local = new Intl.DateTimeFormat('sv', {
+    timeZone,
+    dateStyle: 'short',
+    timeStyle: 'medium',
+  });
+  const wallTime = (time: number): number => Date.parse(`${local.format(time)}Z`);
   const found = new Map<string, string>();
-  for (let day = from; day < from + 366 * DAY_MS; day += DAY_MS) {
-    let [low, high] = [day, day + DAY_MS];
-    const [before, later] = [offset(low), offset(high)];
-    if (before === later) continue;
-    while (high - low > 1000) {
-      const middle = (low + high) / 2;
-      if (offset(middle) === before) low = middle;
-      else high = middle;
-    }
-    const change = Math.round(high / 60_000) * 60_000;
-    const start = change + Math.min(before, later);
-    const end = change + Math.max(before, later);
-    const tick = wall.nextRun(new Date(start - SECOND_MS))?.getTime() ?? end;
-    if (tick >= end) continue;
-    const [date, first] = new Date(start).toISOString().split('T');
-    const times = `${first?.slice(0, 5)} to ${new Date(end).toISOString().slice(11, 16)}`;
-    const [verb, effect] = later > before ? ['skips', 'are left out'] : ['repeats', 'run twice'];
-    const text = `on ${date} the clock of ${timeZone} ${verb} ${times}; ticks in that time ${effect}`;
-    if (!found.has(verb)) found.set(verb, text);
+  // Each step is from noon to noon, because clocks change at night.
+  const noon = Math.floor(from / DAY_MS) * DAY_MS + DAY_MS / 2;
+  const first = noon - (wallTime(noon) - noon);
+  for (let start = first; start < first + 366 * DAY_MS; start += DAY_MS) {
+    const end = start + DAY_MS;
+    if (wallTime(end) - wallTime(start) === DAY_MS) continue;
+    const fired = ticks.output.between(start, end - 1, MAX_DAY_TICKS).length;
+    const due = wall.output.between(wallTime(start), wallTime(end) - 1, MAX_DAY_TICKS).length;
+    const [count, effect] = due > fired ? [due - fired, 'left out'] : [fired - due, 'repeated'];
+    const [date] = local.format(end).split(' ');
+    const text = `on ${date} the clock of ${timeZone} changes; ticks ${effect}: ${count}`;
+    if (count > 0 && !found.has(effect)) found.set(effect, text);
   }
   return [...found.values()];
 }

@@ -26,28 +26,23 @@ interface FirePlan {
 
 export function decideFires({ row, settings, ticks, now, isOpen }: DueTicks): FirePlan {
   const { missed, grace_ms, overlap } = settings;
-  const newFire = (tick: number, outcome: NewFire['outcome'], reason: string): NewFire => ({
-    tick,
-    outcome,
-    reason,
-  });
+  const recorded = (of: readonly number[], outcome: NewFire['outcome'], reason: string) =>
+    of.map((tick): NewFire => ({ tick, outcome, reason }));
   if (row.waiting !== null) {
-    const fires = ticks.map((tick) =>
-      newFire(tick, 'overlap', 'an earlier tick waits for its run'),
-    );
+    const fires = recorded(ticks, 'overlap', 'an earlier tick waits for its run');
     return isOpen ? { fires, waiting: row.waiting } : { fires, waiting: null, start: row.waiting };
   }
-  const latest = ticks.at(-1);
-  const fires = ticks.slice(0, -1).map((tick) => newFire(tick, 'missed', 'a later tick was due'));
-  if (latest === undefined) return { fires, waiting: null };
-  const late = now - latest;
+  const earlier = recorded(ticks.slice(0, -1), 'missed', 'a later tick was due');
+  const latest = ticks.slice(-1);
+  const [start] = latest;
+  if (start === undefined) return { fires: [], waiting: null };
+  const late = now - start;
   if (late > LATE_MS && (missed === 'skip' || late > grace_ms)) {
     const why = missed === 'skip' ? 'no server was there' : 'no server was there within the grace';
-    return { fires: [...fires, newFire(latest, 'missed', why)], waiting: null };
+    return { fires: [...earlier, ...recorded(latest, 'missed', why)], waiting: null };
   }
-  if (!isOpen) return { fires, waiting: null, start: latest };
-  const why = 'the earlier run has not ended';
-  if (overlap === 'skip')
-    return { fires: [...fires, newFire(latest, 'overlap', why)], waiting: null };
-  return { fires: [...fires, newFire(latest, 'waiting', why)], waiting: latest };
+  if (!isOpen) return { fires: earlier, waiting: null, start };
+  const outcome = overlap === 'skip' ? 'overlap' : 'waiting';
+  const fires = [...earlier, ...recorded(latest, outcome, 'the earlier run has not ended')];
+  return { fires, waiting: overlap === 'skip' ? null : start };
 }

@@ -1,25 +1,17 @@
 // Fires the due schedules of one project. INVARIANT: a run starts at most once for a tick, because the store creates
 // the thread in the transaction that compares and moves the schedule; the process that loses a race does nothing.
-import {
-  compact,
-  type Failure,
-  fail,
-  type Outcome,
-  ok,
-  parseJson,
-  plainText,
-} from '../../base/index.ts';
+import { compact, type Failure, fail, type Outcome, ok } from '../../base/index.ts';
 import type { RunRequest } from '../../harness/index.ts';
 import { parseMoney } from '../../llm/index.ts';
-import {
-  type AuditEntry,
-  type FireRow,
-  isEnded,
-  type NewFire,
-  type ScheduleChange,
-  type ScheduleRow,
+import type {
+  AuditEntry,
+  FireRow,
+  NewFire,
+  ScheduleChange,
+  ScheduleRow,
 } from '../../store/index.ts';
-import type { TrustStore } from '../../trust/index.ts';
+import { projectId } from '../project-identity.ts';
+import type { Runtime } from '../runtime.ts';
 import { endThread } from '../thread-signals.ts';
 import type { Threads } from '../threads.ts';
 import { readCron, type Ticks } from './cron.ts';
@@ -27,12 +19,10 @@ import { decideFires } from './decide-fires.ts';
 import { type SignedSchedule, verifySchedule } from './signed-schedule.ts';
 
 export interface ScheduleHost {
+  readonly runtime: Runtime;
   readonly threads: Threads;
-  readonly trust: Pick<TrustStore, 'judge'>;
   /** Name of the project in the store. */
   readonly project: string;
-  /** Returns the id of the project, which signatures name. */
-  id(): Outcome<string>;
 }
 
 export interface ScheduleNews {
@@ -41,6 +31,8 @@ export interface ScheduleNews {
   readonly thread: string;
   readonly reason: string;
 }
+
+type TellNews = (news: ScheduleNews) => void;
 
 /** Number of ticks of one pass that get a row each, and of refusals in a row before a pause. */
 const [MAX_TICKS, MAX_REFUSALS] = [5000, 5];
@@ -59,81 +51,62 @@ export function runsOfDay(fires: readonly FireRow[], now: number, timeZone: stri
   return fires.filter(({ at, thread }) => thread !== undefined && day.format(at) === today);
 }
 
-interface PresentSchedule {
-  readonly row: ScheduleRow;
-  readonly now: number;
-  readonly signed: SignedSchedule;
-  readonly cron: Ticks;
-  /** Ids of the runs that have not ended. */
-  readonly open: readonly string[];
-  /** Fires since the next tick of the row, and at least those of a day. */
-  readonly recent: readonly FireRow[];
-}
-
-export function verifyRow(host: ScheduleHost, row: ScheduleRow): Outcome<SignedSchedule> {
-  const id = host.id();
-  return id.ok ? verifySchedule(row, id.output, host.trust) : id;
-}
-
-/** Verifies a row and reads its present state. */
-async function readPresent(
-  host: ScheduleHost,
+/** Verifies the signature of a row, which names the id of the project, and reads its pattern. */
+export function readSigned(
+  { runtime }: ScheduleHost,
   row: ScheduleRow,
-  now: number,
-): Promise<Outcome<PresentSchedule>> {
-  const { store } = host.threads;
-  const signed = verifyRow(host, row);
+): Outcome<{ signed: SignedSchedule; cron: Ticks }> {
+  const project = projectId(runtime.project);
+  if (!project.ok) return project;
+  const signed = verifySchedule({ ...row, project: project.output.id }, runtime.trustStore);
   if (!signed.ok) return signed;
   const cron = readCron(signed.output.cron, signed.output.tz);
-  if (!cron.ok) return cron;
-  const listed = parseJson(row.open, 2);
-  const open: string[] = [];
-  for (const one of listed.ok && Array.isArray(listed.output) ? listed.output : []) {
-    const thread = await store.thread(plainText(one));
-    if (!thread.ok && thread.error.code !== 'not_found') return thread;
-    if (thread.ok && !isEnded(thread.output.status)) open.push(thread.output.id);
-  }
-  const recent = await store.fires(row.id, { since: Math.min(row.next, now - DAY_MS) });
-  if (!recent.ok) return recent;
-  return ok({ row, now, signed: signed.output, cron: cron.output, open, recent: recent.output });
+  return cron.ok ? ok({ signed: signed.output, cron: cron.output }) : cron;
+}
+
+/** Returns what the day of the zone has left. Undefined: the day has no limit. */
+async function leftOfDay(
+  { threads }: ScheduleHost,
+  { id, name }: ScheduleRow,
+  { spend_per_day, tz }: SignedSchedule,
+  now: number,
+): Promise<Outcome<bigint | undefined>> {
+  if (spend_per_day === undefined) return ok(undefined);
+  const limit = parseMoney(spend_per_day);
+  const fires = limit.ok ? await threads.store.fires(id, { since: now - DAY_MS }) : limit;
+  if (!limit.ok || !fires.ok) return fires.ok ? limit : fires;
+  const runs = runsOfDay(fires.output, now, tz);
+  const rest = runs.reduce((sum, { bound }) => sum - bound, limit.output);
+  if (rest >= LEAST_SPEND) return ok(rest);
+  const message = `schedule \`${name}\` has spent its ${spend_per_day} of this day`;
+  return fail('spend_exceeded', message, { limit: 'spend_per_day' });
 }
 
 /** Queues a run within the budget of its day, in one transaction with the change of the schedule. */
 async function startRun(
-  { threads }: ScheduleHost,
-  { row, now, signed, open, recent }: PresentSchedule,
+  host: ScheduleHost,
+  signed: SignedSchedule,
+  now: number,
   fire: NewFire,
-  change: Omit<ScheduleChange, 'row' | 'thread'>,
+  change: Omit<ScheduleChange, 'thread'>,
 ): Promise<Outcome<string>> {
-  const { directive, inputs, model, limits, by, tenant, spend_per_day } = signed;
-  let spend: bigint | undefined;
-  if (spend_per_day !== undefined) {
-    const limit = parseMoney(spend_per_day);
-    if (!limit.ok) return limit;
-    const runs = runsOfDay(recent, now, signed.tz);
-    spend = runs.reduce((rest, { bound }) => rest - bound, limit.output);
-    if (spend < LEAST_SPEND) {
-      const message = `schedule \`${row.name}\` has spent its ${spend_per_day} of this day`;
-      return fail('spend_exceeded', message, { limit: 'spend_per_day' });
-    }
-  }
-  const request = compact<RunRequest>({
-    directive,
-    inputs,
-    model,
-    limits,
-    by: { who: by, surface: 'schedule' },
-  });
-  const queued = await threads.enqueue(request, {
-    ...(spend !== undefined && { spend }),
-    fire: (thread) => ({
-      ...change,
-      row,
-      set: { ...change.set, refused: 0, open: JSON.stringify([...open, thread.id]) },
-      fires: [...(change.fires ?? []), { ...fire, thread: thread.id }],
-      thread: { ...thread, ...(tenant !== '' && { tenant }) },
-    }),
-  });
+  const { row, set, fires = [] } = change;
+  const spend = await leftOfDay(host, row, signed, now);
+  if (!spend.ok) return spend;
+  const { directive, inputs, model, limits } = signed;
+  const by = { who: signed.by, surface: 'schedule' };
+  const queued = await host.threads.enqueue(
+    compact<RunRequest>({ directive, inputs, model, limits, by }),
+    {
+      ...compact<{ spend?: bigint }>({ spend: spend.output }),
+      fire: (thread) => ({
+        ...change,
+        set: { ...set, refused: 0 },
+        fires: [...fires, { ...fire, thread: thread.id }],
+        thread: { ...thread, ...(row.tenant !== '' && { tenant: row.tenant }) },
+      }),
+    },
+  );
   return queued.ok ? ok(queued.output.thread) : queued;
 }
 
@@ -144,61 +117,58 @@ export async function fireNow(
   now: number,
   audit: AuditEntry,
 ): Promise<Outcome<string>> {
-  const present = await readPresent(host, row, now);
-  if (!present.ok) return present;
-  const newest = Math.max(0, ...present.output.recent.map(({ tick }) => tick));
-  const tick = Math.max(now, newest + 1);
-  const set = { last: tick, outcome: 'manual' };
+  const read = readSigned(host, row);
+  if (!read.ok) return read;
+  const later = Math.max(now, (row.last ?? 0) + 1);
+  // Ticks of patterns are whole minutes, so an odd time is none of them.
+  const tick = later + 1 - (later % 2);
   const fire = { tick, outcome: 'manual', reason: `started by ${audit.caller}` } as const;
-  return await startRun(host, present.output, fire, { set, audit });
+  const set = { last: tick, outcome: 'manual' };
+  return await startRun(host, read.output.signed, now, fire, { row, set, audit });
 }
 
-type TellNews = (news: ScheduleNews) => void;
+type News = Pick<NewFire, 'reason' | 'thread'> & Pick<ScheduleNews, 'outcome'>;
 
-function notifyMissed(
+/** Tells the log of the server what became of ticks, and people what they must know. */
+function report(
   { threads }: ScheduleHost,
+  tell: TellNews,
   about: { schedule: string; directive: string; code: string },
-  fires: readonly NewFire[],
+  news: readonly News[],
 ): void {
-  const missed = fires.filter(({ outcome }) => outcome === 'missed').length;
-  if (missed > 0) threads.notify({ ...about, event: 'schedule_missed', status: `${missed}` });
+  for (const { outcome, reason, thread = '' } of news.slice(-MAX_REFUSALS)) {
+    tell({ schedule: about.schedule, outcome, thread, reason });
+  }
+  for (const kind of ['missed', 'refused', 'paused'] as const) {
+    const { length } = news.filter(({ outcome }) => outcome === kind);
+    const status = kind === 'missed' ? `${length}` : kind;
+    if (length > 0) threads.notify({ ...about, event: `schedule_${kind}`, status });
+  }
 }
 
-/** Records ticks that start no run, tells people, and pauses the schedule after too many refusals. */
+/** Records ticks that start no run. A failure is the last one, which was refused or has no budget. */
 async function recordTicks(
   host: ScheduleHost,
-  row: ScheduleRow,
-  change: Pick<ScheduleChange, 'set' | 'fires'>,
-  directive: string,
   tell: TellNews,
-  refused?: Failure,
+  directive: string,
+  { row, set, fires = [] }: ScheduleChange,
+  failure?: { tick: number; error: Failure['error'] },
 ): Promise<Outcome<null>> {
-  const count = refused ? row.refused + 1 : row.refused;
-  const code = refused?.error.code ?? '';
-  const paused = refused && count >= MAX_REFUSALS ? `refused ${count} times: ${code}` : null;
-  const set = { ...change.set, refused: count, ...(paused !== null && { paused }) };
-  const { threads } = host;
-  const written = await threads.store.fire({ ...change, row, set });
+  const { code = '', detail } = failure?.error ?? {};
+  // A budget that is used up is no fault of the schedule.
+  const outcome = detail?.limit === 'spend_per_day' ? 'budget' : 'refused';
+  const refused = failure && outcome === 'refused' ? row.refused + 1 : row.refused;
+  const paused =
+    refused > row.refused && refused >= MAX_REFUSALS ? `refused ${refused} times: ${code}` : null;
+  const reason = `${code}: ${detail?.message}`;
+  const all = failure ? [...fires, { tick: failure.tick, outcome, reason } as const] : fires;
+  const state = { ...set, refused, paused, ...(failure && { outcome }) };
+  const written = await host.threads.store.fire({ row, set: state, fires: all });
   if (!written.ok) return written;
-  const { name: schedule } = row;
-  const fires = change.fires ?? [];
-  for (const { outcome, reason } of fires.slice(-MAX_REFUSALS)) {
-    tell({ schedule, outcome, thread: '', reason });
-  }
-  const about = { schedule, directive, code };
-  notifyMissed(host, about, fires);
-  if (refused) threads.notify({ ...about, event: 'schedule_refused', status: 'refused' });
-  if (paused === null) return ok(null);
-  threads.notify({ ...about, event: 'schedule_paused', status: 'paused' });
-  tell({ schedule, outcome: 'paused', thread: '', reason: paused });
+  const pause = paused === null ? [] : [{ outcome: 'paused', reason: paused } as const];
+  report(host, tell, { schedule: row.name, directive, code }, [...all, ...pause]);
   return ok(null);
 }
-
-const refusedFire = (tick: number, { error: { code, detail } }: Failure): NewFire => ({
-  tick,
-  outcome: code === 'spend_exceeded' && detail.limit === 'spend_per_day' ? 'budget' : 'refused',
-  reason: `${code}: ${detail.message}`,
-});
 
 /** Fires one due schedule. A failure means that its ticks stay due. */
 async function fireOne(
@@ -207,54 +177,52 @@ async function fireOne(
   now: number,
   tell: TellNews,
 ): Promise<Outcome<null>> {
-  const present = await readPresent(host, row, now);
-  if (!present.ok) {
-    if (PASSING.test(present.error.code)) return present;
-    const set = { next: now + AGAIN_MS, last: row.next, outcome: 'refused', waiting: null };
-    const change = { set, fires: [refusedFire(row.next, present)] };
-    return await recordTicks(host, row, change, '', tell, present);
+  const read = readSigned(host, row);
+  if (!read.ok) {
+    if (PASSING.test(read.error.code)) return read;
+    const set = { next: now + AGAIN_MS, last: row.next, waiting: null };
+    return await recordTicks(host, tell, '', { row, set }, { tick: row.next, error: read.error });
   }
-  const { signed, cron, open, recent } = present.output;
-  const { directive, overlap } = signed;
-  const rows = new Set(recent.flatMap(({ tick, outcome }) => (outcome === 'waiting' ? [] : tick)));
-  const ticks = cron.between(row.next, now, MAX_TICKS).filter((tick) => !rows.has(tick));
-  const plan = decideFires({ row, settings: signed, ticks, now, isOpen: open.length > 0 });
+  const { signed, cron } = read.output;
+  const { directive } = signed;
+  const ticks = cron.between(row.next, now, MAX_TICKS);
+  const isOpen = row.open.length > 0;
+  const { fires, waiting, start } = decideFires({ row, settings: signed, ticks, now, isOpen });
   const next = now < row.next ? row.next : (cron.after(now) ?? Number.MAX_SAFE_INTEGER);
-  const { fires, waiting, start: tick } = plan;
-  const last = tick ?? ticks.at(-1) ?? row.last;
-  const outcome = tick === undefined ? (fires.at(-1)?.outcome ?? row.outcome) : 'started';
-  const set = { next, waiting, last, outcome, open: JSON.stringify(open) };
-  if (tick === undefined) {
-    const hasNews = fires.length > 0 || next !== row.next;
-    const written = hasNews
-      ? await recordTicks(host, row, { set, fires }, directive, tell)
-      : ok(null);
-    if (!written.ok || waiting === null || overlap !== 'stop') return written;
-    return await stopRuns(host, present.output);
-  }
-  const fire = { tick, outcome: 'started', reason: '' } as const;
-  const started = await startRun(host, present.output, fire, { set, fires });
-  if (started.ok) {
-    notifyMissed(host, { schedule: row.name, directive, code: '' }, fires);
-    tell({ schedule: row.name, outcome: 'started', thread: started.output, reason: '' });
+  const last = start ?? ticks.at(-1) ?? row.last;
+  const outcome = start === undefined ? (fires.at(-1)?.outcome ?? row.outcome) : 'started';
+  const change = { row, set: { next, waiting, last, outcome }, fires };
+  if (start !== undefined) {
+    const fire = { tick: start, outcome: 'started', reason: '' } as const;
+    const started = await startRun(host, signed, now, fire, change);
+    if (!started.ok && PASSING.test(started.error.code)) return started;
+    if (!started.ok) {
+      const failure = { tick: start, error: started.error };
+      return await recordTicks(host, tell, directive, change, failure);
+    }
+    const all = [...fires, { ...fire, thread: started.output }];
+    report(host, tell, { schedule: row.name, directive, code: '' }, all);
     return ok(null);
   }
-  if (PASSING.test(started.error.code)) return started;
-  const refused = refusedFire(tick, started);
-  const change = { set: { ...set, outcome: refused.outcome }, fires: [...fires, refused] };
-  // A budget that is used up is no fault of the schedule.
-  const failure = refused.outcome === 'refused' ? started : undefined;
-  return await recordTicks(host, row, change, directive, tell, failure);
+  const hasNews = fires.length > 0 || next !== row.next;
+  const written = hasNews ? await recordTicks(host, tell, directive, change) : ok(null);
+  return written.ok && waiting !== null && signed.overlap === 'stop'
+    ? await stopRuns(host, row, signed.by)
+    : written;
 }
 
 /** Terminates earlier runs, each once. The waiting tick starts when they have ended. */
-async function stopRuns({ threads }: ScheduleHost, { row, signed, open }: PresentSchedule) {
-  const by = { who: signed.by, channel: 'library' } as const;
+async function stopRuns(
+  { threads: { store } }: ScheduleHost,
+  { name, open }: ScheduleRow,
+  who: string,
+): Promise<Outcome<null>> {
   for (const id of open) {
-    const signals = await threads.store.signals(id);
+    const signals = await store.signals(id);
     if (!signals.ok) return signals;
     if (signals.output.some(({ kind }) => kind === 'terminate')) continue;
-    await endThread(threads.store, id, 'terminate', by, `schedule ${row.name} starts its next run`);
+    const why = `schedule ${name} starts its next run`;
+    await endThread(store, id, 'terminate', { who, channel: 'library' }, why);
   }
   return ok(null);
 }

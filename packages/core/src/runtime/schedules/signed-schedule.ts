@@ -5,15 +5,14 @@ import {
   asJson,
   canonicalJson,
   fail,
-  getOwn,
-  isObject,
   type JsonObject,
   type Outcome,
   ok,
   parseJson,
+  textAt,
 } from '../../base/index.ts';
 import type { DirectiveLimits } from '../../items/index.ts';
-import type { NewSchedule } from '../../store/index.ts';
+import type { ScheduleRow } from '../../store/index.ts';
 import {
   type ItemStatement,
   type KeyPair,
@@ -38,19 +37,23 @@ export interface ScheduleSettings {
   readonly limits?: DirectiveLimits;
 }
 
-type Fixed = Pick<NewSchedule, 'id' | 'tenant' | 'name'>;
-
-/** `project` is the id of the project, which a copy to another store keeps. */
-export interface SignedSchedule extends ScheduleSettings, Fixed {
-  readonly project: string;
+/** Settings with the person who signed them. */
+export interface SignedSchedule extends ScheduleSettings {
   readonly by: string;
   readonly created: string;
   readonly key: string;
 }
 
-const statementOf = (id: string, body: string, created: string, key: string): ItemStatement => ({
+/** Columns of a row that the signature names. `project` is the id of the project, which a copy to another store keeps. */
+type SignedRow = Pick<ScheduleRow, 'id' | 'tenant' | 'name' | 'project'>;
+
+const statementOf = (
+  { id, tenant, name, project }: SignedRow,
+  body: string,
+  { created, key }: Pick<SignedSchedule, 'created' | 'key'>,
+): ItemStatement => ({
   kind: 'schedule',
-  id,
+  id: canonicalJson([project, tenant, name, id]),
   version: '1',
   sha256: hash('sha256', body),
   rights: '',
@@ -59,37 +62,31 @@ const statementOf = (id: string, body: string, created: string, key: string): It
 });
 
 export function signSchedule(
+  row: SignedRow,
   settings: Omit<SignedSchedule, 'key'>,
   key: KeyPair,
-): Pick<NewSchedule, 'body' | 'signature'> {
-  const body = canonicalJson(asJson({ ...settings, key: key.id }));
-  const { id, created } = settings;
-  return { body, signature: signStatement(statementOf(id, body, created, key.id), key) };
+): Pick<ScheduleRow, 'body' | 'signature'> {
+  const signed = { ...settings, key: key.id };
+  const body = canonicalJson(asJson(signed));
+  return { body, signature: signStatement(statementOf(row, body, signed), key) };
 }
 
 const MAX_NESTING = 100;
 
 /** Fails with `signature_invalid` unless a trusted key signed the settings for this row and project. */
 export function verifySchedule(
-  { id, tenant, name, body, signature }: Omit<NewSchedule, 'project' | 'next'>,
-  project: string,
+  { body, signature, ...row }: SignedRow & Pick<ScheduleRow, 'body' | 'signature'>,
   trust: Pick<TrustStore, 'judge'>,
 ): Outcome<SignedSchedule> {
+  const { name } = row;
   const broken = (why: string) =>
     fail('signature_invalid', `schedule \`${name}\` ${why}; remove it and add it again`, { name });
   const json = parseJson(body, MAX_NESTING);
-  const fields = json.ok && isObject(json.output) ? json.output : {};
-  const [key, created] = [getOwn(fields, 'key'), getOwn(fields, 'created')];
-  if (typeof key !== 'string' || typeof created !== 'string') return broken('cannot be read');
-  const trusted = trust.judge(key, 'schedule', name);
+  if (!json.ok) return broken('cannot be read');
+  const facts = { created: textAt(json.output, 'created'), key: textAt(json.output, 'key') };
+  const trusted = trust.judge(facts.key, 'schedule', name);
   if (!trusted.ok) return broken(`has no valid signature: ${trusted.error.detail.message}`);
-  const statement = statementOf(id, body, created, key);
-  if (!verifyStatement(statement, signature, trusted.output.key)) return broken('was changed');
-  const signed: SignedSchedule = JSON.parse(body);
-  const isSame =
-    signed.id === id &&
-    signed.tenant === tenant &&
-    signed.name === name &&
-    signed.project === project;
-  return isSame ? ok(signed) : broken('was signed for another project');
+  return verifyStatement(statementOf(row, body, facts), signature, trusted.output.key)
+    ? ok(JSON.parse(body))
+    : broken('was changed, or was signed for another project');
 }

@@ -17,39 +17,23 @@ const SERVERS = "SELECT name, value FROM about WHERE name LIKE 'serves:%'";
 export function schedulesPort(parts: Parts): Schedules {
   const { connection, clock, isGone } = parts;
   const runRule = <T>(steps: StoreSteps<T>): T => runSteps(connection, steps);
-  const newStamp = () => Buffer.from(parts.random(8)).toString('hex');
   const servers = () => connection.all<{ name: string; value: string }>(SERVERS);
   return {
-    addSchedule(schedule, audit) {
-      const stamp = newStamp();
-      return parts.write(
-        () => {
-          const added = runRule(scheduleRules.add(schedule, stamp));
-          if (added.ok) writeAudit(connection, [audit], clock.now());
-          return added;
-        },
-        { wasWritten: () => runRule(scheduleRules.wasWritten(schedule.id, stamp)) },
-      );
-    },
     schedules: (filter) => parts.read(() => ok(runRule(scheduleRules.find(filter, clock.now())))),
     fire(change) {
-      const { row, thread, audit } = change;
-      const stamp = newStamp();
-      const create = thread && prepareThread(parts, thread);
+      const stamp = Buffer.from(parts.random(8)).toString('hex');
+      const create = change.thread && prepareThread(parts, change.thread);
       if (create?.ok === false) return Promise.resolve(create);
       return parts.write(
         (): Outcome<{ leased?: LeasedThread }> => {
           const check = runRule(scheduleRules.check(change));
-          if (!check.ok) return check;
-          const created = create?.output.insert();
+          const created = check.ok ? create?.output.insert() : check;
           if (created?.ok === false) return created;
-          const written = runRule(scheduleRules.write(change, stamp, clock.now()));
-          // The row was compared in this transaction.
-          if (!written.ok) throw new Error(written.error.detail.message);
-          if (audit) writeAudit(connection, [audit], clock.now());
+          runRule(scheduleRules.write(change, stamp, clock.now()));
+          if (change.audit) writeAudit(connection, [change.audit], clock.now());
           return ok(created ? { leased: created.output } : {});
         },
-        { wasWritten: () => runRule(scheduleRules.wasWritten(row.id, stamp)) },
+        { wasWritten: () => runRule(scheduleRules.wasWritten(change.row.id, stamp)) },
       );
     },
     fires: (schedule, range) =>

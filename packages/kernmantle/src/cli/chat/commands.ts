@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { didYouMean, fail, type Outcome, ok, onOneLine, shorten } from '@kernmantle/core/base';
 import { type Attachment, answersInForce, type LastingAnswer } from '@kernmantle/core/harness';
 import { conversation, decodeAll, project } from '@kernmantle/core/journal';
-import { memoryForPeople, withdrawAnswer } from '@kernmantle/core/runtime';
+import { openMemory, withdrawAnswer } from '@kernmantle/core/runtime';
 import { LIMITS, limitsOf } from '../commands/run.ts';
 import { amountsOf } from '../threads/result-text.ts';
 import { age, costText } from '../threads/status-text.ts';
@@ -140,7 +140,7 @@ async function resume(ui: ChatUi, words: string): Promise<Outcome<unknown>> {
 }
 
 async function memory(ui: ChatUi): Promise<Outcome<unknown>> {
-  const rows = await (await memoryForPeople()).listMemories(ui.session.runtime);
+  const rows = await (await openMemory(ui.session.runtime)).list();
   if (!rows.ok) return rows;
   const lines = rows.output.map(
     ({ id, standing, subject, text }) =>

@@ -1,7 +1,6 @@
 // Implements `km schedule`: people add, list, pause and remove schedules. `serve` is in `fleet/worker.ts`.
 import { compact, fail, type Outcome, ok } from '@kernmantle/core/base';
 import {
-  type Actor,
   openSchedules,
   type ProjectSchedules,
   type Runtime,
@@ -53,15 +52,21 @@ function scheduleLine(schedule: ListedSchedule, { paint }: Terminal): string {
 const HEAD = `state   ${'name'.padEnd(16)} ${'next (UTC)'.padEnd(16)} ${'last'.padEnd(16)} outcome  ${'spent today'.padEnd(13)} directive  pattern`;
 
 /** Tells a person if no process fires the schedules. */
-async function noteServer(schedules: ProjectSchedules, { note }: Terminal): Promise<void> {
-  const servers = await schedules.servers();
-  if (servers.ok && servers.output.length === 0) {
+async function noteServer(schedules: ProjectSchedules, { note, json }: Terminal): Promise<void> {
+  const servers = json ? undefined : await schedules.servers();
+  if (servers?.ok && servers.output.length === 0) {
     note('no server fires it; start `km schedule serve`, or `km worker` with a server store');
   }
 }
 
+const TEXTS = ['tz', 'missed', 'overlap', 'model'] as const;
+
 function requestOf({ args, options }: CommandCall, runtime: Runtime): Outcome<ScheduleRequest> {
   const [name = '', directive = ''] = args.slice(0, 2).map(asText);
+  const cron = asText(options.cron);
+  if (cron === undefined) {
+    return fail('usage', '`--cron` is missing, such as `--cron "15 3 * * *"`');
+  }
   const isText = textsOf(runtime.library, 'directive', directive, {});
   const inputs = parseParameters(asList(args[2]), isText);
   if (!inputs.ok) return inputs;
@@ -69,25 +74,10 @@ function requestOf({ args, options }: CommandCall, runtime: Runtime): Outcome<Sc
   if (!limits.ok) return limits;
   const grace = parseAge('grace', asText(options.grace) ?? '24h');
   if (!grace.ok) return grace;
-  const [cron, tz, missed, overlap, model, spend] = [
-    options.cron,
-    options.tz,
-    options.missed,
-    options.overlap,
-    options.model,
-    options.spendPerDay,
-  ].map(asText);
-  if (cron === undefined)
-    return fail('usage', '`--cron` is missing, such as `--cron "15 3 * * *"`');
-  return ok({
-    name,
-    directive,
-    cron,
-    inputs: inputs.output,
-    grace_ms: grace.output,
-    ...(limits.output && { limits: limits.output }),
-    ...compact<object>({ tz, missed, overlap, model, spend_per_day: spend }),
-  });
+  const texts = Object.fromEntries(TEXTS.map((option) => [option, asText(options[option])]));
+  const more = { ...texts, spend_per_day: asText(options.spendPerDay), limits: limits.output };
+  const request = { name, directive, cron, inputs: inputs.output, grace_ms: grace.output };
+  return ok({ ...request, ...compact<object>(more) });
 }
 
 export const addSchedule = scheduleCommand(async (schedules, call, runtime) => {
@@ -95,19 +85,20 @@ export const addSchedule = scheduleCommand(async (schedules, call, runtime) => {
   const request = requestOf(call, runtime);
   if (!request.ok) return request;
   const added = await schedules.add(request.output, commandActor(call));
-  if (!added.ok && added.error.code === 'invalid_input') {
-    return fail('usage', added.error.detail.message);
+  if (!added.ok) {
+    const { code, detail } = added.error;
+    return code === 'invalid_input' ? fail('usage', detail.message) : added;
   }
   const item = runtime.library.find('directive', request.output.directive);
   const { shownTools } = await import('./check.ts');
-  const [stranger] = added.ok && item.ok ? shownTools(runtime, item.output).outside : [];
+  const [stranger] = item.ok ? shownTools(runtime, item.output).outside : [];
   if (stranger) {
     terminal.note(
       `warning: the model reads untrusted results of \`${stranger.id}\`; for unattended work use \`<permissions untrusted="reference">\``,
     );
   }
-  if (added.ok) for (const text of added.output.notes) terminal.note(`note: ${text}`);
-  if (added.ok && !terminal.json) await noteServer(schedules, terminal);
+  for (const text of added.output.notes) terminal.note(`note: ${text}`);
+  await noteServer(schedules, terminal);
   return terminal.finish(added, ({ schedule: { name, next, tz } }) =>
     terminal.out(`schedule ${name} added; first run at ${minuteOf(next)} UTC (zone ${tz})`),
   );
@@ -127,12 +118,9 @@ export const showSchedule = scheduleCommand(async (schedules, call) => {
   const { terminal } = call;
   return terminal.finish(await schedules.show(nameOf(call)), ({ fires, ...schedule }) => {
     terminal.out(scheduleLine(schedule, terminal));
-    const { reason, overlap, missed, grace_ms = 0, inputs, limits, model, by } = schedule;
-    if (reason !== '') terminal.out(`  ${visible(reason)}`);
-    const settings = { overlap, missed, grace: `${grace_ms / 3_600_000}h`, by, model };
-    for (const [name, value] of Object.entries({ ...settings, inputs, limits })) {
-      const text = typeof value === 'object' ? JSON.stringify(value) : value;
-      if (text !== undefined && text !== '{}') terminal.out(`  ${name.padEnd(8)} ${visible(text)}`);
+    for (const [name, value] of Object.entries(schedule)) {
+      const text = typeof value === 'object' ? JSON.stringify(value) : String(value);
+      if (text !== '') terminal.out(`  ${name.padEnd(13)} ${visible(text)}`);
     }
     for (const { tick, outcome, status, thread, spend, reason: why } of fires) {
       const rest = thread === undefined ? why : `${status ?? 'pruned'} ${spend} ${thread}`;
@@ -154,9 +142,8 @@ export const removeSchedule = actOn('remove', 'removed; a run that has started g
 
 export const runNow = scheduleCommand(async (schedules, call) => {
   const { terminal } = call;
-  const by: Actor = commandActor(call);
-  const fired = await schedules.run(nameOf(call), by);
-  if (fired.ok && !terminal.json) await noteServer(schedules, terminal);
+  const fired = await schedules.run(nameOf(call), commandActor(call));
+  if (fired.ok) await noteServer(schedules, terminal);
   return terminal.finish(fired, ({ thread_id }) => {
     terminal.out(thread_id);
     terminal.note(`queued; follow it with \`km threads tail ${thread_id}\``);

@@ -1,7 +1,7 @@
 // Schedules of the project: next tick, last outcome and spend of the day. They are added at the command line, with
 // the key of a person.
 import { useState } from 'preact/hooks';
-import type { ListedSchedule, ScheduleList } from '../../model/api.ts';
+import type { ScheduleList, ShownSchedule } from '../../model/api.ts';
 import { dayTime, money } from '../../model/format.ts';
 import { type PageFault, post } from '../api.ts';
 import { Button } from '../parts/button.tsx';
@@ -14,7 +14,7 @@ const TONES = { active: 'ok', paused: 'you', broken: 'bad' } as const;
 const ADD = 'km schedule add NAME DIRECTIVE --cron "15 3 * * *"';
 const timeOf = (text: string | undefined) => (text === undefined ? '–' : dayTime(Date.parse(text)));
 
-function scheduleRow(schedule: ListedSchedule, act: (verb: string) => void): TableRow {
+function scheduleRow(schedule: ShownSchedule, act: (verb: string) => void): TableRow {
   const { name, state, reason, next, last, outcome, spent_today, spend_per_day } = schedule;
   const { directive = '', cron = '', tz = '' } = schedule;
   const limit = spend_per_day === undefined ? '' : ` of ${money(spend_per_day)}`;

@@ -1,6 +1,6 @@
 // `GET memory`: the texts that threads kept, with their standing. A person endorses one with `km memory endorse`.
 import { ok } from '@kernmantle/core/base';
-import { memoryForPeople } from '@kernmantle/core/runtime';
+import { openMemory } from '@kernmantle/core/runtime';
 import type { MemoryView } from '../../model/api.ts';
 import { answer } from '../answer.ts';
 import type { AddRoutes } from '../context.ts';
@@ -12,8 +12,7 @@ const MAX_LISTED = 500;
 export const addMemoryRoutes: AddRoutes = (api, { runtime }) => {
   api.get('/memory', needs('view'), async (context) => {
     const query = readQuery(context, []);
-    const { listMemories } = await memoryForPeople();
-    const rows = query.ok ? await listMemories(runtime) : query;
+    const rows = query.ok ? await (await openMemory(runtime)).list() : query;
     if (!rows.ok) return answer(context, rows);
     const memories = rows.output.slice(0, MAX_LISTED).map((row) => ({
       ...row,

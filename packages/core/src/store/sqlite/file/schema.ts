@@ -104,7 +104,7 @@ CREATE INDEX threads_called ON threads(id) WHERE wakes > acknowledged;
 CREATE TABLE schedules (
   id TEXT PRIMARY KEY, tenant TEXT NOT NULL, project TEXT NOT NULL, name TEXT NOT NULL, body TEXT NOT NULL,
   signature TEXT NOT NULL, next INTEGER NOT NULL, waiting INTEGER, last INTEGER, outcome TEXT, paused TEXT,
-  refused INTEGER NOT NULL DEFAULT 0, open TEXT NOT NULL DEFAULT '[]', stamp TEXT NOT NULL,
+  refused INTEGER NOT NULL, stamp TEXT NOT NULL,
   UNIQUE (project, tenant, name)
 ) STRICT;
 CREATE INDEX schedules_due ON schedules(project, coalesce(waiting, next)) WHERE paused IS NULL;
