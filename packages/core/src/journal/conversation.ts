@@ -85,7 +85,7 @@ interface Trusted {
 }
 
 /** One addition to a conversation. The messages join neighbours of one role. */
-interface Part extends Message {
+interface MessagePart extends Message {
   /** Turn of the last reply before it. The opening has turn 0, the message of a compaction the last turn it replaces. */
   readonly turn: number;
   readonly bytes: number;
@@ -98,7 +98,7 @@ interface Part extends Message {
 }
 
 /** Returns the part with a reference instead of the result. */
-function asReference(part: Part): NewPart {
+function asReference(part: MessagePart): NewPart {
   const { role, turn, tool = '', seq = 0, content } = part;
   const [block] = content;
   if (block?.type !== 'tool_result') return part;
@@ -106,10 +106,10 @@ function asReference(part: Part): NewPart {
   return { role, turn, content: [{ ...rest, content: clearedResult(seq, tool, block.content) }] };
 }
 
-type NewPart = Omit<Part, 'bytes'>;
+type NewPart = Omit<MessagePart, 'bytes'>;
 
 export class Conversation {
-  #parts: Part[] = [];
+  #parts: MessagePart[] = [];
   #messages: Message[] = [];
   /** Turn of the last reply of the model. */
   #turn = 0;
@@ -268,7 +268,7 @@ export class Conversation {
   }
 
   /** Returns the parts of the messages, the oldest first. */
-  parts(): readonly Part[] {
+  parts(): readonly MessagePart[] {
     return this.#parts;
   }
 
@@ -305,7 +305,7 @@ export class Conversation {
   #add(
     role: Message['role'],
     content: readonly Block[],
-    result?: Pick<Part, 'tool' | 'seq'>,
+    result?: Pick<MessagePart, 'tool' | 'seq'>,
   ): void {
     if (content.length > 0) this.#put({ role, content, turn: this.#turn, ...result });
   }

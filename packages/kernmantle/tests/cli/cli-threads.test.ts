@@ -896,7 +896,7 @@ test('a person asks a thread to make room, and a thread that cannot refuses', as
 test('`--context-compact` turns compaction on for a thread that ended at its window', async () => {
   expect(await km('run', 'look', '--context-compact', 'maybe')).toMatchObject({
     code: 2,
-    err: expect.stringContaining('must be `auto`, `results` or `off`'),
+    err: expect.stringContaining('must be one of auto, results, off'),
   });
   script = [{ text: 'one' }];
   expect((await km('run', 'look', '--context-compact', 'results')).code).toBe(0);

@@ -16,7 +16,7 @@ import { limitNumber } from '../limits/limit.ts';
 import { shapeOf } from '../thread/references.ts';
 import type { HarnessPorts, Thread } from '../thread/thread.ts';
 
-type Call = RecordedOf<'tool_call'>['data'];
+type CallData = RecordedOf<'tool_call'>['data'];
 
 /** One line of a section. `stranger`: its name, if untrusted data decided about it. */
 interface FactEntry {
@@ -55,7 +55,7 @@ const REFERENCE = /\$r\d+[^\s"]*/;
 export class Facts {
   seq = 0;
   readonly #sections = new Map<Section, Map<string, FactEntry>>();
-  readonly #calls = new Map<string, Call>();
+  readonly #calls = new Map<string, CallData>();
   readonly #kindOf: (tool: string) => string | undefined;
   readonly #isReference: boolean;
 
@@ -90,7 +90,7 @@ export class Facts {
   }
 
   /** Returns a line about a call. It has the target's name, if it has facts, or is this name. */
-  #entry(call: Call | undefined, facts?: JsonObject): FactEntry {
+  #entry(call: CallData | undefined, facts?: JsonObject): FactEntry {
     const { target = '', about, arguments: args = null } = call ?? {};
     const labels = Object.values(about ?? {}).flatMap((one) => getOwn(one, 'labels') ?? []);
     const isForeign = labels.flat().includes('untrusted');

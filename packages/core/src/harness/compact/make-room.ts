@@ -53,29 +53,12 @@ const MARK_BYTES = 12;
 
 const factsByTalk = new WeakMap<Talk, Facts>();
 
-const sizeOf = (parts: Parts): number => parts.reduce((sum, { bytes }) => sum + bytes, 0);
+const bytesIn = (parts: Parts): number => parts.reduce((sum, { bytes }) => sum + bytes, 0);
 
 /** Returns the turns that a pass can replace or keep, the oldest first. */
 const turnsIn = (parts: Parts): number[] => [
   ...new Set(parts.flatMap(({ turn, isNote }) => (turn === 0 || isNote ? [] : [turn]))),
 ];
-
-/** Asks the hooks after a pass. Returns true if one of them wants another pass. */
-async function isRepeated(
-  thread: Thread,
-  { number, tier, before, after }: Compaction,
-): Promise<boolean> {
-  const { turn } = thread.journal;
-  const result = { tier, before, after };
-  const event = {
-    name: 'after_step',
-    kind: 'compact',
-    step: passName(number),
-    turn,
-    result,
-  } as const;
-  return (await raiseCompaction(thread, event)).does === 'repeat_step';
-}
 
 /** One pass over the conversation of a thread. */
 class Pass {
@@ -126,6 +109,15 @@ class Pass {
     if (does !== 'skip_step' || before > usable) return false;
     deferPass(talk.room, journal.turn);
     return true;
+  }
+
+  /** Asks the hooks after a pass. Returns true if one of them wants another pass. */
+  async isRepeated({ number, tier, before, after }: Compaction = this.data): Promise<boolean> {
+    const { turn } = this.#thread.journal;
+    const result = { tier, before, after };
+    const event = { name: 'after_step', kind: 'compact', turn, result } as const;
+    const answer = raiseCompaction(this.#thread, { ...event, step: passName(number) });
+    return (await answer).does === 'repeat_step';
   }
 
   /** Makes the pass and records it. Returns a turn if a signal stopped it. */
@@ -192,7 +184,7 @@ class Pass {
     const parts = this.#thread.talk.conversation.parts();
     const turns = turnsIn(parts).slice(-keep - 1, -1);
     const isSmall = (upto: number): boolean =>
-      sizeOf(parts.filter(({ turn }) => turn > upto)) <= bytes;
+      bytesIn(parts.filter(({ turn }) => turn > upto)) <= bytes;
     return turns.find(isSmall) ?? turns.at(-1);
   }
 
@@ -230,10 +222,10 @@ class Pass {
     // Facts rest on data that a replay does not have.
     const next = ports.replay?.rest(place.id).find(({ type }) => type === 'compaction');
     const most = bytesFor(figuresOf(ports).facts * this.#window.usable, talk.ratio);
-    const shown = shownFacts(this.#thread, facts, most, this.#note?.text);
-    const own = { upto, facts: (next?.type === 'compaction' && next.data.facts) || shown };
+    const current = shownFacts(this.#thread, facts, most, this.#note?.text);
+    const own = { upto, facts: (next?.type === 'compaction' && next.data.facts) || current };
     const { text, ...paid } = result;
-    const [size, whole] = [sizeOf(replaced), { ...this.data, ...own }];
+    const [size, whole] = [bytesIn(replaced), { ...this.data, ...own }];
     const length = compactionText({ ...whole, summary: text ?? '' }).length;
     const isLong = length > size / 2;
     const rejected = `its message has ${length} characters, at most ${Math.floor(size / 2)} are useful`;
@@ -310,7 +302,7 @@ async function endTooLarge(thread: Thread, usable: number): Promise<Turn | undef
   const parts = talk.conversation.parts();
   const input = nextInput(thread);
   const [opening, kept] = [0, 1].map((least) =>
-    sizeOf(parts.filter(({ turn }) => Math.min(turn, 1) === least)),
+    bytesIn(parts.filter(({ turn }) => Math.min(turn, 1) === least)),
   );
   const limit = limitEvent('context', BigInt(input), BigInt(Math.floor(usable)));
   const { error } = limitFault(limit, BigInt(input));
@@ -341,7 +333,7 @@ export async function makeRoom(
   );
   // A lost process asked a hook after the last pass.
   if (isLost && last) {
-    await isRepeated(thread, last);
+    await new Pass(thread, first).isRepeated(last);
     return ended() ?? { again: true };
   }
   let need: RoomNeed | undefined = first;
@@ -351,7 +343,7 @@ export async function makeRoom(
     if (control.ending || isDeferred) return ended();
     const stopped = await pass.run(between);
     if (stopped) return stopped;
-    need = (await isRepeated(thread, pass.data)) ? { isForced: true } : undefined;
+    need = (await pass.isRepeated()) ? { isForced: true } : undefined;
     if (control.ending) return ended();
   }
   const window = windowOf(thread);

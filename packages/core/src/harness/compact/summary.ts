@@ -29,19 +29,13 @@ function renderedBlock(role: Message['role'], block: Block): JsonObject | undefi
 
 /** Returns the messages as lines of JSON with at most `room` characters. The oldest lines are left out. */
 export function renderedTurns(messages: readonly Message[], room: number): string {
-  const all = messages.flatMap(({ role, content }) =>
-    content.flatMap((block) => {
-      const line = renderedBlock(role, block);
-      return line ? [JSON.stringify(line)] : [];
-    }),
+  const lines = messages.flatMap(({ role, content }) =>
+    content.flatMap((block) => JSON.stringify(renderedBlock(role, block)) ?? []),
   );
-  let [rest, first] = [room, all.length];
-  while (first > 0 && rest >= 0) {
-    first -= 1;
-    rest -= (all[first]?.length ?? 0) + 1;
-  }
-  if (rest >= 0) return all.join('\n');
-  return ['[the oldest messages are left out]', ...all.slice(first + 1)].join('\n');
+  let [size, first] = [lines.reduce((sum, { length }) => sum + length + 1, 0), 0];
+  for (; size > room; first++) size -= (lines[first]?.length ?? size) + 1;
+  const omission = first > 0 ? ['[the oldest messages are left out]'] : [];
+  return [...omission, ...lines.slice(first)].join('\n');
 }
 
 /**

@@ -41,7 +41,7 @@ import {
   type WarningEvent,
 } from '../limits/limit.ts';
 import { raisedAmounts, raiseRoom } from '../thread/budget.ts';
-import { switchModel } from '../thread/choose-model.ts';
+import { type ModelUser, switchModel } from '../thread/choose-model.ts';
 import { aboutArguments, conversationText, unpackMarks } from '../thread/conversation.ts';
 import { openingEvents } from '../thread/opening.ts';
 import {
@@ -325,8 +325,8 @@ const carriedBy = (instruction: HookDecision, marks: Descriptor): HookDecision =
     : instruction;
 
 /** Applies the changes of a decision for the rest of the run, and tells the model the notes of the hook. */
-function apply(
-  thread: Thread,
+function applyDecision(
+  thread: ModelUser & Pick<Thread, 'hooks' | 'journal'>,
   { instruction, bounds, model, notes, marks, hook = '' }: Decision,
 ): HookDecision {
   thread.hooks.bounds = bounds;
@@ -337,7 +337,7 @@ function apply(
 }
 
 const consult = async (thread: Thread, situation: Situation): Promise<HookDecision> =>
-  apply(thread, await decisionOf(thread, situation));
+  applyDecision(thread, await decisionOf(thread, situation));
 
 /** Final status by decision. The other decisions continue the run. */
 const ENDS = {
@@ -533,7 +533,7 @@ export async function raiseCompaction(
   if (!mayAnswer(thread.hooks, event.name)) return { does: 'proceed' };
   const decision = await decisionOf(thread, await situationOf(thread, event, event.step));
   const { keep, ...notes } = decision.notes;
-  const instruction = apply(thread, { ...decision, notes });
+  const instruction = applyDecision(thread, { ...decision, notes });
   if ('fault' in instruction) carryOut(thread, instruction, event, event.step);
   return { does: instruction.do, keep, marks: decision.marks };
 }

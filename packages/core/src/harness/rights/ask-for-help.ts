@@ -268,42 +268,34 @@ const notAsked = ({ error: { code, detail } }: Failure): Json => ({
   who: '',
 });
 
-/** Returns why the model's own request is refused. `undefined`: it is accepted. */
-function requestProblem({
-  talk: { room },
-  budget,
-  journal,
-}: Pick<Thread, 'talk' | 'budget' | 'journal'>): string | undefined {
-  if (budget.limits.context_compact.value === 'off') return 'compaction is off for this thread';
-  if (room.request) return 'a pass is already requested';
-  if (journal.turn - room.lastTurn < DEFERRED_TURNS)
-    return 'the last pass was less than five turns ago';
-  return undefined;
-}
-
 /**
  * Sends the thread its own request to make room, which it handles before its next turn. The signal has a key, so a
  * call that is repeated after a crash asks once.
  */
 async function askForRoom(
-  thread: Pick<Thread, 'ports' | 'place' | 'talk' | 'budget' | 'control' | 'journal'>,
+  {
+    ports,
+    place,
+    talk,
+    budget,
+    control,
+    journal,
+  }: Pick<Thread, 'ports' | 'place' | 'talk' | 'budget' | 'control' | 'journal'>,
   { reason }: HelpSignal,
 ): Promise<Outcome<Json>> {
-  const { ports, place, talk, control } = thread;
-  const problem = requestProblem(thread);
-  if (problem !== undefined) return ok({ status: 'refused', message: problem });
-  const focus = reason === '' ? {} : { focus: reason.slice(0, MAX_FOCUS) };
-  const payload = { ...focus, own: true, marks: packMarks(talk.conversation.ownMarks()) };
+  const { room, conversation } = talk;
+  const refuse = (message: string): Outcome<Json> => ok({ status: 'refused', message });
+  if (budget.limits.context_compact.value === 'off') return refuse('compaction is off');
+  if (room.request) return refuse('a pass is already requested');
+  if (journal.turn - room.lastTurn < DEFERRED_TURNS)
+    return refuse('the last pass was less than five turns ago');
+  const focus = reason !== '' && { focus: reason.slice(0, MAX_FOCUS) };
+  const payload = { ...focus, own: true, marks: packMarks(conversation.ownMarks()) };
   const key = `compact:${control.currentCall}`;
-  const sent = await ports.store.signal({
-    thread: place.id,
-    kind: 'compact',
-    payload,
-    key,
-    by: 'model',
-  });
+  const signal = { thread: place.id, kind: 'compact', payload, key, by: 'model' };
+  const sent = await ports.store.signal(signal);
   if (!sent.ok) return sent;
-  await thread.journal.listen();
+  await journal.listen();
   return ok({ status: 'accepted', message: 'older turns become a summary before your next turn' });
 }
 

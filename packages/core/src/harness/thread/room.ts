@@ -16,7 +16,7 @@ export interface Room {
   lastTurn: number;
   /** Turn before which a hook wants no automatic pass. */
   notBefore: number;
-  /** The last pass. */
+  /** The last pass of this conversation. `undefined`: none so far. */
   last: Compaction | undefined;
   /** Summary in the conversation, and whether the last one was rejected. */
   summary: string | undefined;

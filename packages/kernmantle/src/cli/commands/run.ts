@@ -324,6 +324,7 @@ async function followOne(
   }
 }
 
+const MODES = ['auto', 'results', 'off'];
 const WHOLE = [/^\d{1,12}$/, 'a whole number'] as const;
 
 /** Limits that an option of the same name narrows, each with the form of its value. */
@@ -335,7 +336,7 @@ export const LIMITS: Readonly<Record<string, readonly [pattern: RegExp, form: st
   depth: WHOLE,
   duration: WHOLE,
   spend: [/^\d+(\.\d{1,9})?$/, 'an amount such as 0.50'],
-  context_compact: [/^(auto|results|off)$/, '`auto`, `results` or `off`'],
+  context_compact: [new RegExp(`^(${MODES.join('|')})$`), `one of ${MODES.join(', ')}`],
 };
 
 export function limitsOf(

@@ -5,7 +5,6 @@ import {
   exitCodeOf,
   getOwn,
   type JsonObject,
-  objectAt,
   plainText,
   shorten,
 } from '@kernmantle/core/base';
@@ -144,8 +143,12 @@ function nextStep(
       const hasOption = !/^(limit|context|.*put_tokens)$/.test(name);
       const again = `\`km threads resume ${thread_id} --${name.replaceAll('_', '-')} MORE\``;
       const from = plainText(getOwn(getOwn(limits, name), 'from'));
-      const room = objectAt(limits, 'context_compact');
-      if (name === 'context' && room.value !== 'auto' && room.from !== 'policy') {
+      const room = getOwn(limits, 'context_compact');
+      if (
+        name === 'context' &&
+        getOwn(room, 'value') !== 'auto' &&
+        getOwn(room, 'from') !== 'policy'
+      ) {
         return `let it make room: \`km threads resume ${thread_id} --context-compact auto\`; ${raiseHint(code, limits)}`;
       }
       const isWindow = name === 'context' && !Object.hasOwn(RAISED_BY, from);
