@@ -40,8 +40,8 @@ describe.skipIf(server === '')('over a server (needs PostgreSQL)', () => {
     const threads = got(await runtime.threads());
     const errors: Error[] = [];
     const uploads = createUploads(systemClock);
-    const upload = got(uploads.begin('ann', 'a.png', 1));
-    uploads.put(upload, makePng(3, 3));
+    const file = got(uploads.begin('ann', 'a.png', 1));
+    file.data = makePng(3, 3);
     const runs = createRuns({
       uploads,
       runtime,
@@ -52,7 +52,7 @@ describe.skipIf(server === '')('over a server (needs PostgreSQL)', () => {
     });
     const asker = { who: 'ann', role: 'approve', id: 'a' } as Parameters<typeof runs.start>[1];
     const begun = got(
-      await runs.start({ directive: 'look', inputs: {}, attach: [{ upload }] }, asker),
+      await runs.start({ directive: 'look', inputs: {}, attach: [{ upload: file.id }] }, asker),
     );
     expect(begun).toMatchObject({ kind: 'start', status: 'spawning' });
     expect([runs.count(), threads.atWork()]).toEqual([0, []]);

@@ -88,14 +88,14 @@ test('unused uploads are bounded for each person and gone after an hour', () => 
   const uploads = createUploads({ ...systemClock, monotonic: () => now });
   const who = (name: string): WebCaller => ({ id: 's', who: name, role: 'steer', expires: 0 });
   const put = (owner: string) => {
-    const id = uploads.begin(owner, 'a', 16 * 1024 * 1024);
-    if (id.ok) uploads.put(id.output, PNG);
-    return id;
+    const file = uploads.begin(owner, 'a', 16 * 1024 * 1024);
+    if (file.ok) file.output.data = PNG;
+    return file;
   };
   const [one] = Array.from({ length: 4 }, () => put('ann'));
   expect(put('ann')).toMatchObject({ ok: false, error: { code: 'quota_exceeded' } });
   expect(put('bob')).toMatchObject({ ok: true });
-  const list = [{ upload: one?.ok ? one.output : '' }];
+  const list = [{ upload: one?.ok ? one.output.id : '' }];
   expect(uploads.find(list, who('bob'))).toMatchObject({ ok: false, error: { code: 'not_found' } });
   expect(uploads.find(list, who('ann'))).toMatchObject({ ok: true });
   now = 60 * 60 * 1000 + 1;

@@ -1,5 +1,6 @@
 // Encodes rows as text before they are queued, so a transaction is short and its size is known. A value
 // that is not JSON, is too large or has an invalid id is refused before it is queued.
+import { hash } from 'node:crypto';
 import {
   type Failure,
   fail,
@@ -26,6 +27,7 @@ import { parseThreadId } from './thread-id.ts';
 /** Maximum characters of an event. A larger value must be an artifact. */
 const MAX_EVENT = 8 * 1024 * 1024;
 const MAX_PAYLOAD = 1024 * 1024;
+const MAX_ARTIFACT = 64 * 1024 * 1024;
 
 /** Maximum characters of each of the two search texts of a thread: start and end. */
 const MAX_SEARCH = 4000;
@@ -279,4 +281,13 @@ export function checkApproval(approval: NewApproval): Outcome<unknown> {
     return fail('invalid_input', `the number of uses \`${uses}\` must be a whole number from 1 on`);
   }
   return each([approval.binding, approval.shown], textOf);
+}
+
+/** Returns the hash of the bytes. Fails with `invalid_input` if there are too many. */
+export function hashArtifact(thread: string, bytes: Uint8Array): Outcome<string> {
+  if (bytes.length <= MAX_ARTIFACT) {
+    return ok(`sha256:${hash('sha256', bytes)}`);
+  }
+  const message = `an artifact of ${bytes.length} bytes is too large; the maximum is ${MAX_ARTIFACT} bytes`;
+  return fail('invalid_input', message, { thread, max: MAX_ARTIFACT });
 }

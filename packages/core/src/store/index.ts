@@ -29,6 +29,7 @@ export {
   encodeSignal,
   encodeThread,
   eventData,
+  hashArtifact,
   signalPayload,
   type ThreadText,
   valuesAt,

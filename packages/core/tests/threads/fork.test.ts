@@ -291,7 +291,7 @@ test('hooks, plans, programs and sources over the bounds are refused with what t
     'belongs to `prj_other`; fork it there',
   );
   expect(await withRow({ seq: 20_001 })).toContain('has 20001 events; a fork copies at most 20000');
-  expect(await message(large)).toContain('more than 33554432 bytes before event');
+  expect(await message(large)).toContain('more than 33554432 bytes before this boundary');
 });
 
 test('a source that was sealed with another key is refused', async () => {

@@ -1,15 +1,13 @@
 // Reads and writes the records beside the journal: accounts, artifacts by the hash of their bytes (equal bytes once),
 // encrypted bytes of a thread by number, and the audit.
-import { createHash } from 'node:crypto';
 import { fail, ok } from '@kernmantle/core/base';
 import type { AuditFilter, AuditRow } from '@kernmantle/core/kernel';
 import type { Answer, Records, Sealed } from '@kernmantle/core/store';
-import { noThread, secretExists, toBudgetState } from '@kernmantle/core/store';
+import { hashArtifact, noThread, secretExists, toBudgetState } from '@kernmantle/core/store';
 import type { Database, Sql } from './connection.ts';
 import { RefusedWrite } from './errors.ts';
 import { auditRowsOf, sealedRows } from './rows.ts';
 
-const MAX_BYTES = 64 * 1024 * 1024;
 const MAX_READ = 100_000;
 
 const BUDGETS = 'SELECT thread, account::text AS account FROM budgets WHERE thread = ANY ($1)';
@@ -40,35 +38,14 @@ async function budgets(
   return ok(threads.flatMap((thread) => states.get(thread) ?? []));
 }
 
-/** Stores an artifact of a thread that exists. Throws the refusal of one that is too large. */
+/** Stores an artifact of an existing thread. Throws the refusal of one that is too large. */
 export async function writeArtifact(sql: Sql, thread: string, bytes: Uint8Array): Promise<string> {
-  if (bytes.length > MAX_BYTES) {
-    const message = `an artifact of ${bytes.length} bytes is too large; the maximum is ${MAX_BYTES} bytes`;
-    throw new RefusedWrite(fail('invalid_input', message, { thread, max: MAX_BYTES }));
-  }
-  const hash = `sha256:${createHash('sha256').update(bytes).digest('hex')}`;
-  if (!(await sql.get(STAYS, hash))) await sql.all(PUT, hash, bytes);
-  await sql.all(USE, thread, hash);
-  return hash;
-}
-
-async function putArtifact(
-  database: Database,
-  thread: string,
-  bytes: Uint8Array,
-  secrets: readonly Sealed[],
-): Answer<string> {
-  return database.write(async (sql) => {
-    if (!(await sql.get(THREAD, thread))) throw new RefusedWrite(noThread(thread));
-    if (secrets.length > 0) {
-      const rows = JSON.stringify(sealedRows(secrets));
-      const { number = null } =
-        (await sql.get<{ number: number | null }>(SECRET, thread, rows)) ?? {};
-      if (number !== null) throw new RefusedWrite(secretExists(thread, number));
-      await sql.all(KEEP, thread, rows);
-    }
-    return await writeArtifact(sql, thread, bytes);
-  });
+  const hash = hashArtifact(thread, bytes);
+  if (!hash.ok) throw new RefusedWrite(hash);
+  const { output: name } = hash;
+  if (!(await sql.get(STAYS, name))) await sql.all(PUT, name, bytes);
+  await sql.all(USE, thread, name);
+  return name;
 }
 
 /** SQL condition of each filter. `at` is the parameter to compare with. */
@@ -107,7 +84,18 @@ async function auditRows(
 export function serverRecords(database: Database): Records {
   return {
     budgets: (threads) => budgets(database, threads),
-    putArtifact: (thread, bytes, secrets = []) => putArtifact(database, thread, bytes, secrets),
+    putArtifact: (thread, bytes, secrets = []) =>
+      database.write(async (sql) => {
+        if (!(await sql.get(THREAD, thread))) throw new RefusedWrite(noThread(thread));
+        if (secrets.length > 0) {
+          const rows = JSON.stringify(sealedRows(secrets));
+          const used = await sql.get<{ number: number | null }>(SECRET, thread, rows);
+          const { number = null } = used ?? {};
+          if (number !== null) throw new RefusedWrite(secretExists(thread, number));
+          await sql.all(KEEP, thread, rows);
+        }
+        return await writeArtifact(sql, thread, bytes);
+      }),
     async artifact(thread, hash) {
       const result = await database.read((sql) =>
         sql.get<{ bytes: Uint8Array }>(FIND, thread, hash),

@@ -2,11 +2,9 @@
 import { ok } from '@kernmantle/core/base';
 import type {
   Answer,
-  Artifacts,
   EventFields,
   EventRange,
   LeasedThread,
-  NewThread,
   SpentThread,
   StoredEvent,
   ThreadRow,
@@ -135,12 +133,14 @@ export function notifyChildren({ feed }: ServerRegistry, all: readonly LeasedThr
   }
 }
 
+type NewRoot = Parameters<ThreadTable['createThread']>;
+
 const CREATE = 'SELECT km_create($1, $2) AS made';
 const TAKEN = 'SELECT 1 FROM budgets WHERE thread = $1';
 const INITIAL_STATUS = 'SELECT 1 FROM thread_data WHERE thread = $1 AND birth = $2';
 
 /** Encodes a new root. `insert` inserts it in a transaction, and throws refusals. */
-export function prepareThread(registry: ServerRegistry, thread: NewThread) {
+export function prepareThread(registry: ServerRegistry, ...[thread, artifacts]: NewRoot) {
   const text = encodeThread(thread);
   if (!text.ok) return text;
   const birth = Buffer.from(registry.random(8)).toString('hex');
@@ -158,32 +158,25 @@ export function prepareThread(registry: ServerRegistry, thread: NewThread) {
       } else if (await sql.get(TAKEN, id)) decision = decide(id);
       if (decision.kind === 'refuse') throw new RefusedWrite(await explainRefusal(sql, decision));
       if ('queue' in thread.start) await registry.jobs.follow(sql, [id]);
+      for (const bytes of artifacts?.values() ?? []) await writeArtifact(sql, id, bytes);
       return claimChildren(sql, [id]);
     },
   });
 }
 
-async function createThread(
-  registry: ServerRegistry,
-  thread: NewThread,
-  artifacts: Artifacts = new Map(),
-): Answer<LeasedThread> {
-  const prepared = prepareThread(registry, thread);
+async function createThread(registry: ServerRegistry, ...root: NewRoot): Answer<LeasedThread> {
+  const [{ id }] = root;
+  const prepared = prepareThread(registry, ...root);
   if (!prepared.ok) return prepared;
   const { insert, written } = prepared.output;
   const sentAt = registry.clock.monotonic();
-  const insertAll = async (sql: Sql): Promise<LeasedRows> => {
-    const inserted = await insert(sql);
-    for (const bytes of artifacts.values()) await writeArtifact(sql, thread.id, bytes);
-    return inserted;
-  };
-  const result = await registry.database.write(insertAll, { lane: thread.id, written });
+  const result = await registry.database.write(insert, { lane: id, written });
   if (!result.ok) return result;
   cacheLeases(registry, result.output, sentAt);
   const { all } = result.output;
   notifyChildren(registry, all);
   const [lease] = all;
-  return lease ? ok(lease) : noThread(thread.id);
+  return lease ? ok(lease) : noThread(id);
 }
 
 type EventColumns = Omit<StoredEvent, 'data' | 'thread'> & { data: string };
@@ -273,7 +266,7 @@ const SQL_FORM = { mark: '$', idType: '::text COLLATE "C"', position: 'strpos' }
 export function serverThreads(registry: ServerRegistry): ThreadTable {
   const { database } = registry;
   return {
-    createThread: (thread, artifacts) => createThread(registry, thread, artifacts),
+    createThread: (...root) => createThread(registry, ...root),
     async thread(id) {
       const result = await database.read((sql) => sql.get<FoundColumns>(FIND, id));
       if (!result.ok) return result;

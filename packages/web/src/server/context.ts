@@ -101,14 +101,10 @@ export interface Runs {
 
 /** Files that people sent for a start or a resume. They stay in memory until they are used or too old. */
 export interface Uploads {
-  /** Reserves the size of a file before its body is read. Fails with `quota_exceeded`. */
-  begin(owner: string, name: string, size: number): Outcome<string>;
-  put(id: string, data: Uint8Array): void;
+  /** Reserves the size of a file, whose `data` follows. Fails with `quota_exceeded`. */
+  begin(owner: string, name: string, size: number): Outcome<{ id: string; data?: Uint8Array }>;
   /** Returns the attachments of a request. A person can only use their own uploads. */
-  find(
-    list: readonly UploadedFile[] | undefined,
-    caller: WebCaller,
-  ): Outcome<NonNullable<RunRequest['attach']>>;
+  find(list: readonly UploadedFile[], by: WebCaller): Outcome<NonNullable<RunRequest['attach']>>;
   drop(ids: Iterable<string>): void;
 }
 

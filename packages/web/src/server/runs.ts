@@ -111,17 +111,6 @@ function withRestart({ error }: Failure): Failure {
   return fail(error.code, `${message}; ${remedy}`, error.detail);
 }
 
-/** Writes an audit row for a failed request. */
-const auditFailures =
-  ({ audit }: Runtime, operation: string, target: string, by: WebCaller) =>
-  <T>(outcome: Outcome<T>): Outcome<T> => {
-    if (outcome.ok) return outcome;
-    const { code, detail } = outcome.error;
-    const row = personAuditRow(speakerOf(by), operation, target, `${code}: ${detail.message}`);
-    audit.write({ ...row, decision: code === 'permission_denied' ? 'denied' : 'failed' });
-    return withRestart(outcome);
-  };
-
 type RunWork = (threads: Threads, signal: AbortSignal) => Promise<Outcome<{ thread_id: string }>>;
 
 /** Starts runs, tracks current ones, and caches the ids of threads that ran in this process. */
@@ -218,10 +207,22 @@ export function createRuns(ports: RunsPorts): Runs {
     return await started;
   }
 
-  /** Drops the uploads that a thread has now. After a refusal they can be used again. */
-  function used<T>({ attach = [] }: Pick<RunRequestBody, 'attach'>, begun: Outcome<T>): Outcome<T> {
-    if (begun.ok) uploads.drop(attach.map(({ upload }) => upload));
-    return begun;
+  /** Drops uploads when a thread has them. After a refusal, which the audit gets, they can be used again. */
+  async function withUploads(
+    [act, target, by]: [act: string, target: string, by: WebCaller],
+    { attach = [] }: Pick<RunRequestBody, 'attach'>,
+    begin: (files: NonNullable<RunRequest['attach']>) => Promise<Outcome<ActionResult>>,
+  ): Promise<Outcome<ActionResult>> {
+    const files = uploads.find(attach, by);
+    const result = files.ok ? await begin(files.output) : files;
+    if (result.ok) {
+      uploads.drop(attach.map(({ upload }) => upload));
+      return result;
+    }
+    const { code, detail } = result.error;
+    const row = personAuditRow(speakerOf(by), act, target, `${code}: ${detail.message}`);
+    runtime.audit.write({ ...row, decision: code === 'permission_denied' ? 'denied' : 'failed' });
+    return withRestart(result);
   }
 
   const resumer = resumeAfterApprovals({
@@ -233,39 +234,32 @@ export function createRuns(ports: RunsPorts): Runs {
   });
 
   return {
-    async start(body, by) {
-      const refused = auditFailures(runtime, 'run', body.directive, by);
-      const attach = uploads.find(body.attach, by);
-      if (!attach.ok) return refused(attach);
-      const request = { ...requestOf(body, by), attach: attach.output };
-      const lowered = checkLowered(runtime, body.directive, request.limits);
-      if (!lowered.ok) return refused(lowered);
-      const may = await runtime.mayRun(request);
-      if (!may.ok) return refused(may);
-      const work: RunWork = (threads, signal) => threads.run(request, signal);
-      return refused(used(body, await launcher.launch(work, 'start')));
-    },
-    async resume(id, body, by) {
-      const refused = auditFailures(runtime, 'resume', id, by);
-      const attach = uploads.find(body.attach, by);
-      if (!attach.ok) return refused(attach);
-      const files = attach.output.length > 0 ? { attach: attach.output } : {};
-      const options = { ...optionsOf(id, body, by), ...files };
-      const go = resume(id, (threads, signal) => threads.resume(id, signal, options), body);
-      return refused(used(body, await go));
-    },
-    async fork({ id, directive }, body, by) {
-      const refused = auditFailures(runtime, 'fork', id, by);
-      const attach = uploads.find(body.attach, by);
-      if (!attach.ok) return refused(attach);
-      const { limits, attach: _, ...rest } = body;
-      const who = { by: { who: by.who, surface: 'web' }, attach: attach.output };
-      const options = { ...rest, ...limitsIn(limits), ...who };
-      const lowered = checkLowered(runtime, directive, options.limits);
-      if (!lowered.ok) return refused(lowered);
-      const work: RunWork = (threads, signal) => threads.fork(id, options, signal);
-      return refused(used(body, await launcher.launch(work, 'fork')));
-    },
+    start: (body, by) =>
+      withUploads(['run', body.directive, by], body, async (attach) => {
+        const request = { ...requestOf(body, by), attach };
+        const lowered = checkLowered(runtime, body.directive, request.limits);
+        if (!lowered.ok) return lowered;
+        const may = await runtime.mayRun(request);
+        if (!may.ok) return may;
+        return await launcher.launch((threads, signal) => threads.run(request, signal), 'start');
+      }),
+    resume: (id, body, by) =>
+      withUploads(['resume', id, by], body, async (attach) => {
+        const options = { ...optionsOf(id, body, by), ...(attach.length > 0 && { attach }) };
+        return await resume(id, (threads, signal) => threads.resume(id, signal, options), body);
+      }),
+    fork: ({ id, directive }, body, by) =>
+      withUploads(['fork', id, by], body, async (attach) => {
+        const { limits, attach: _, ...rest } = body;
+        const who = { by: { who: by.who, surface: 'web' }, attach };
+        const options = { ...rest, ...limitsIn(limits), ...who };
+        const lowered = checkLowered(runtime, directive, options.limits);
+        if (!lowered.ok) return lowered;
+        return await launcher.launch(
+          (threads, signal) => threads.fork(id, options, signal),
+          'fork',
+        );
+      }),
     decided: () => resumer.look(),
     askAgain(id) {
       void resume(id, (threads, signal) => threads.resumeAnywhere(id, signal)).then((run) => {

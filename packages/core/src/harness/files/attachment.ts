@@ -6,7 +6,7 @@ import { type Failure, fail, type Outcome, ok, readRegularFile } from '../../bas
 import { type Descriptor, describe, mergeDescriptors, removeLabels } from '../../flow/index.ts';
 import type { DataOf, JournalEvent } from '../../journal/index.ts';
 import { type FileBlock, fileKind, type ResolvedModel, tiersFor } from '../../llm/index.ts';
-import type { AuditEntry, Store } from '../../store/index.ts';
+import type { AuditEntry } from '../../store/index.ts';
 import { packMarks, unpackMarks } from '../thread/conversation.ts';
 import type { ReadyFile } from '../thread/ports.ts';
 import type { PreparePorts } from '../thread/thread.ts';
@@ -141,19 +141,6 @@ export function takeBytes(files: readonly ReadyFile[]): Map<string, Uint8Array> 
     delete ready.bytes;
   }
   return artifacts;
-}
-
-/** Stores the bytes of files as artifacts of their thread, before a commit names them. */
-export async function storeFiles(
-  store: Pick<Store, 'putArtifact'>,
-  thread: string,
-  files: readonly ReadyFile[],
-): Promise<Outcome<null>> {
-  for (const bytes of takeBytes(files).values()) {
-    const put = await store.putArtifact(thread, bytes);
-    if (!put.ok) return put;
-  }
-  return ok(null);
 }
 
 /** Returns the data of the message that gives a file to the model. */

@@ -134,24 +134,15 @@ export function copyEvents(events: readonly Recorded[]): Outcome<NewEvent[]> {
   return ok(copies);
 }
 
-interface Copy {
-  readonly events: readonly NewEvent[];
-  readonly artifacts: ReadonlyMap<string, Uint8Array>;
-}
-
-/** Returns the copies of the events and their artifacts. The store writes the first event of a thread itself. */
-async function copyOf(
+/** Returns the artifacts that the copies name. Fails with `invalid_input` if both are too large. */
+async function artifactsOf(
   { store }: Pick<HarnessPorts, 'store'>,
-  { id }: ThreadRow,
-  prefix: readonly Recorded[],
-): Answer<Copy> {
+  id: string,
+  copies: readonly NewEvent[],
+): Answer<Map<string, Uint8Array>> {
   const artifacts = new Map<string, Uint8Array>();
-  const events: NewEvent[] = [];
   let bytes = 0;
-  const copies = copyEvents(prefix.slice(1));
-  if (!copies.ok) return copies;
-  for (const event of copies.output) {
-    const { text = '' } = event;
+  for (const { text = '' } of copies) {
     bytes += Buffer.byteLength(text);
     for (const name of artifactsIn(text)) {
       const artifact = artifacts.has(name) ? undefined : await store.artifact(id, name);
@@ -159,14 +150,13 @@ async function copyOf(
       artifacts.set(name, artifact.output);
       bytes += artifact.output.length;
     }
-    if (bytes > MAX_BYTES) break;
-    events.push(event);
+    if (bytes <= MAX_BYTES) continue;
+    return cannotFork(
+      `thread \`${id}\` has more than ${MAX_BYTES} bytes before this boundary, the maximum of a fork; fork at an earlier event`,
+      { thread: id, max: MAX_BYTES },
+    );
   }
-  if (bytes <= MAX_BYTES) return ok({ events, artifacts });
-  return cannotFork(
-    `thread \`${id}\` has more than ${MAX_BYTES} bytes before event ${prefix.at(-1)?.seq}; a fork copies at most as many, so fork at an earlier event`,
-    { thread: id, max: MAX_BYTES },
-  );
+  return ok(artifacts);
 }
 
 /** False for a script, which asks no model, and for a plan. */
@@ -293,8 +283,11 @@ export async function forkThread(
   if (!prepared.ok) return prepared;
   const { output: next } = prepared;
   const prefix = history.slice(0, boundary.seq);
-  const copy = await copyOf(ports, row, prefix);
-  if (!copy.ok) return copy;
+  // The store writes the first event of a thread itself.
+  const copies = copyEvents(prefix.slice(1));
+  if (!copies.ok) return copies;
+  const artifacts = await artifactsOf(ports, id, copies.output);
+  if (!artifacts.ok) return artifacts;
   const uses = await usesBelow(ports, next, prefix);
   if (!uses.ok) return uses;
   const isStricter = modeFor(ports, next.directive) === 'reference' && !hidesUntrusted(prefix);
@@ -312,12 +305,12 @@ export async function forkThread(
   const turn = prefix.at(-1)?.turn ?? 0;
   const opening = checkedEvents(openingOf(id, prefix, data, message, files), turn);
   if (!opening.ok) return opening;
-  const events = [...copy.output.events, ...opening.output];
+  const events = [...copies.output, ...opening.output];
   const title = message ?? startOf(history)?.message ?? '';
   const about = aboutRun(ports, next, title, { parent: { place: row } });
   const place = { runner: row.runner, isQueued: true } as const;
-  const artifacts = new Map([...copy.output.artifacts, ...takeBytes(files)]);
-  const created = await createRow(ports, next, place, events, about, artifacts);
+  const all = new Map([...artifacts.output, ...takeBytes(files)]);
+  const created = await createRow(ports, next, place, events, about, all);
   if (!created.ok) return created;
   const { thread } = created.output;
   ports.watch.onEvent?.(thread, { type: 'fork', data, turn });

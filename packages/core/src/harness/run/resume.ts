@@ -25,7 +25,7 @@ import {
 import type { Block } from '../../llm/index.ts';
 import { isEnded, type LeasedThread, type ThreadRow } from '../../store/index.ts';
 import { adoptChildren, catchUp, childrenUnreadable } from '../children/children.ts';
-import { followUpFiles, readAttachments, storeFiles, withVouched } from '../files/attachment.ts';
+import { followUpFiles, readAttachments, takeBytes, withVouched } from '../files/attachment.ts';
 import { roundsIn } from '../hooks/check-goal.ts';
 import { applyApproved, resumeAfterProposal } from '../hooks/improve-directive.ts';
 import { packLimits } from '../limits/effective-limits.ts';
@@ -189,8 +189,11 @@ async function filesFor(
   }
   const resolved = modelFor(ports, model);
   const files = resolved.ok ? await readAttachments(ports, attach, resolved.output) : resolved;
-  const stored = files.ok ? await storeFiles(ports.store, place.id, files.output) : files;
-  return stored.ok ? files : stored;
+  for (const bytes of files.ok ? takeBytes(files.output).values() : []) {
+    const put = await ports.store.putArtifact(place.id, bytes);
+    if (!put.ok) return put;
+  }
+  return files;
 }
 
 async function recreateThread(

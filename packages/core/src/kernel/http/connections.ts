@@ -10,7 +10,7 @@ import { type buildConnector, Client, type Dispatcher } from 'undici';
 import { type Outcome, ok } from '../../base/index.ts';
 import { type AddressPorts, hostOf, portOf } from './address.ts';
 import { malformation, malformed, networkFault } from './fault.ts';
-import type { StreamedBody, WireRequest } from './request.ts';
+import type { WireRequest } from './request.ts';
 import type { TimeWatch, TimeWatchPorts } from './time-limits.ts';
 
 /** Consumes a chunk. `true` asks for more, `false` stops; a promise delays the next chunk until it settles. */
@@ -352,9 +352,6 @@ export interface HttpPorts extends AddressPorts, TimeWatchPorts {
 
 const FILES_RETRY_MS = 50;
 
-/** Reads one piece ahead. */
-const streamOf = (body: StreamedBody): Readable => Readable.from(body, { highWaterMark: 1 });
-
 /** Open connections, and those that are kept for the next request to the same origin. */
 export class Connections {
   readonly #limits: KeepLimits;
@@ -392,11 +389,12 @@ export class Connections {
         connection.destroy();
         return watch.failure;
       }
+      const content = isStreamed ? Readable.from(body, { highWaterMark: 1 }) : (body ?? null);
       const answer = await new Promise<Outcome<T> | 'stale'>((settle) => {
         const release = (): void => this.#keep(connection, place);
         const stale = (): void => settle('stale');
         connection.client.dispatch(
-          { path, method, headers: sent, body: isStreamed ? streamOf(body) : (body ?? null) },
+          { path, method, headers: sent, body: content },
           new Asking({ connection, url, watch, read, release, settle, stale, isOnce }),
         );
       });

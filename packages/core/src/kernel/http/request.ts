@@ -19,7 +19,7 @@ import { METHODS } from './config-shape.ts';
 
 /** A body that is made while it is sent. Each iteration begins anew. */
 export interface StreamedBody extends AsyncIterable<string> {
-  /** Length of all pieces. */
+  /** The sum of the lengths of the pieces. */
   readonly bytes: number;
   /** The text around the streamed parts, which is searched for secrets. */
   readonly text: string;

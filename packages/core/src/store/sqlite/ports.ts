@@ -7,6 +7,7 @@ import {
   encodeCommit,
   encodeSignal,
   encodeThread,
+  hashArtifact,
   sizeOf,
   withdrawRefusal,
 } from '../encode.ts';
@@ -50,14 +51,7 @@ import {
   takeThreads,
 } from './leases.ts';
 import { prune } from './prune.ts';
-import {
-  findArtifact,
-  hashArtifact,
-  type PutArtifact,
-  putArtifact,
-  readAudit,
-  readSecrets,
-} from './records.ts';
+import { findArtifact, type PutArtifact, putArtifact, readAudit, readSecrets } from './records.ts';
 import { runSteps } from './run-steps.ts';
 import { sendSignal, signalsAfter } from './signals.ts';
 import {
@@ -93,14 +87,20 @@ export interface Parts extends Registry {
 }
 
 /** Encodes a new root. `insert` inserts it in a transaction, after its refusals. */
-export function prepareThread(parts: Parts, thread: NewThread) {
+export function prepareThread(parts: Parts, thread: NewThread, artifacts: Artifacts = new Map()) {
   const { connection, clock } = parts;
   const text = encodeThread(thread);
   if (!text.ok) return text;
+  const puts: PutArtifact[] = [];
+  for (const bytes of artifacts.values()) {
+    const hash = hashArtifact(thread.id, bytes);
+    if (!hash.ok) return hash;
+    puts.push({ thread: thread.id, hash: hash.output, bytes, secrets: [] });
+  }
   const birth = Buffer.from(parts.random(8)).toString('hex');
   const { id } = thread;
   return ok({
-    bytes: sizeOf(text.output.events),
+    bytes: puts.reduce((sum, { bytes }) => sum + bytes.length, sizeOf(text.output.events)),
     wasWritten(): boolean {
       const sql = 'SELECT 1 FROM thread_data WHERE thread = ? AND birth = ?';
       return connection.get(sql, id, birth) !== undefined;
@@ -114,6 +114,7 @@ export function prepareThread(parts: Parts, thread: NewThread) {
         insertThread(parts, text.output, { birth, budget: writeAccount(account) }, now);
         parts.accounts.add(account);
       }
+      for (const put of puts) putArtifact(connection, put, now);
       return holdThread(parts, id, now);
     },
   });
@@ -122,27 +123,11 @@ export function prepareThread(parts: Parts, thread: NewThread) {
 export function threadsPort(parts: Parts): ThreadTable {
   const { connection, group } = parts;
 
-  async function createThread(
-    thread: NewThread,
-    artifacts: Artifacts = new Map(),
-  ): Answer<LeasedThread> {
-    const prepared = prepareThread(parts, thread);
+  async function createThread(thread: NewThread, artifacts?: Artifacts): Answer<LeasedThread> {
+    const prepared = prepareThread(parts, thread, artifacts);
     if (!prepared.ok) return prepared;
-    const { insert, wasWritten } = prepared.output;
-    const puts: PutArtifact[] = [];
-    let { bytes } = prepared.output;
-    for (const artifact of artifacts.values()) {
-      const hash = hashArtifact(thread.id, artifact);
-      if (!hash.ok) return hash;
-      puts.push({ thread: thread.id, hash: hash.output, bytes: artifact, secrets: [] });
-      bytes += artifact.length;
-    }
-    const insertAll = (): Outcome<LeasedThread> => {
-      const inserted = insert();
-      for (const put of inserted.ok ? puts : []) putArtifact(connection, put, parts.clock.now());
-      return inserted;
-    };
-    return await parts.write(insertAll, { thread: thread.id, bytes, wasWritten });
+    const { insert, bytes, wasWritten } = prepared.output;
+    return await parts.write(insert, { thread: thread.id, bytes, wasWritten });
   }
 
   return {

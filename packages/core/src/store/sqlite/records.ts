@@ -1,13 +1,11 @@
 // Stores artifacts (results that are too large for an event, each hash once), encrypted secrets of a
 // thread by number, and the audit log.
-import { createHash } from 'node:crypto';
 import { fail, type Outcome, ok } from '../../base/index.ts';
 import type { AuditFilter, AuditRow } from '../../kernel/index.ts';
 import type { Sealed } from '../port.ts';
 import { noThread, secretExists } from '../thread-id.ts';
 import type { Connection } from './file/connection.ts';
 
-const MAX_BYTES = 64 * 1024 * 1024;
 const MAX_READ = 100_000;
 export const AUDIT = 'time, surface, caller, subject, operation, target, decision, reason';
 const KEEP = 'INSERT OR IGNORE INTO secrets (thread, number, sealed) VALUES (?, ?, ?)';
@@ -19,15 +17,6 @@ export interface PutArtifact {
   hash: string;
   bytes: Uint8Array;
   secrets: readonly Sealed[];
-}
-
-/** Returns the hash of the bytes. It runs before the bytes are queued, because hashing is slow. */
-export function hashArtifact(thread: string, bytes: Uint8Array): Outcome<string> {
-  if (bytes.length <= MAX_BYTES) {
-    return ok(`sha256:${createHash('sha256').update(bytes).digest('hex')}`);
-  }
-  const message = `an artifact of ${bytes.length} bytes is too large; the maximum is ${MAX_BYTES} bytes`;
-  return fail('invalid_input', message, { thread, max: MAX_BYTES });
 }
 
 /** Fails with `conflict` if a number is in use for other bytes. Equal bytes are the same secret. */

@@ -7,7 +7,7 @@ import { type PageFault, post, uploadAll } from '../api.ts';
 import { connection } from '../connection.ts';
 import { Button } from '../parts/button.tsx';
 import { Command } from '../parts/copy.tsx';
-import { FilePicker, onFiles } from '../parts/file-picker.tsx';
+import { FilePicker } from '../parts/file-picker.tsx';
 import { ErrorState } from '../parts/states.tsx';
 import { ForeignText } from '../parts/untrusted-text.tsx';
 import { go, pathOf } from '../router.tsx';
@@ -217,11 +217,7 @@ export function RunForm(props: { directive: string; view: ItemView; onClose: () 
     setFault(answer.error);
   };
   return (
-    <section
-      class="run-form stack"
-      aria-label="Run"
-      {...onFiles((more) => setFiles([...files, ...more]))}
-    >
+    <section class="run-form stack" aria-label="Run">
       <h2>
         Run <ForeignText text={directive} class="mono" />
       </h2>

@@ -1,4 +1,4 @@
-// Field for files that go to the model with a message. Files can be chosen, or dropped on the form around it.
+// Field for files that go to the model with a message. Files can also be dropped on a form.
 import { Button } from './button.tsx';
 import { ForeignText } from './untrusted-text.tsx';
 
@@ -22,7 +22,7 @@ export function FilePicker(props: {
   return (
     <div class="stack small">
       <label class="stack">
-        <span>Files: images, PDF or text. They can be dropped here.</span>
+        <span>Files: images, PDF or text</span>
         <input
           type="file"
           multiple
@@ -34,12 +34,10 @@ export function FilePicker(props: {
       </label>
       {files.map((file) => (
         <span key={file} class="faint">
-          <ForeignText text={file.name} /> ({file.size} bytes){' '}
-          <Button
-            text="Remove"
-            aria-label={`Remove ${file.name}`}
-            onClick={() => onChange(files.filter((one) => one !== file))}
-          />
+          <Button onClick={() => onChange(files.filter((one) => one !== file))}>
+            Remove <ForeignText text={file.name} />
+          </Button>{' '}
+          ({file.size} bytes)
         </span>
       ))}
     </div>

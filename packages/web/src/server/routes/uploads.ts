@@ -13,6 +13,7 @@ const MIB = 1024 * 1024;
 const [MAX_FILE, MAX_UNUSED, LIFETIME_MS] = [16 * MIB, 64 * MIB, 60 * 60 * 1000];
 
 interface Upload {
+  readonly id: string;
   readonly owner: string;
   readonly name: string;
   readonly size: number;
@@ -35,15 +36,11 @@ export function createUploads({ monotonic }: Pick<Clock, 'monotonic'>): Uploads 
         const message = `the unused uploads of one person can have at most ${MAX_UNUSED} bytes`;
         return fail('quota_exceeded', message, { max: MAX_UNUSED });
       }
-      const id = randomUUID();
-      files.set(id, { owner, name, size, at: monotonic() });
-      return ok(id);
+      const file: Upload = { id: randomUUID(), owner, name, size, at: monotonic() };
+      files.set(file.id, file);
+      return ok(file);
     },
-    put(id, data) {
-      const file = files.get(id);
-      if (file) file.data = data;
-    },
-    find(list = [], { who, role }) {
+    find(list, { who, role }) {
       dropOld();
       const found: NonNullable<RunRequest['attach']>[number][] = [];
       for (const { upload, ...how } of list) {
@@ -89,16 +86,15 @@ export const addUploadRoutes: AddRoutes = (api, { uploads }) => {
       return answer(context, fail('request_too_large', message, { max: MAX_FILE, size }));
     }
     const name = (req.query('name') ?? '').slice(0, 200) || 'file';
-    const id = uploads.begin(context.get('asker').who, name, size);
-    if (!id.ok) return answer(context, id);
+    const file = uploads.begin(context.get('asker').who, name, size);
+    if (!file.ok) return answer(context, file);
+    const { id } = file.output;
     const data = await readBytes(context, size).catch(() => undefined);
-    if (data) uploads.put(id.output, data);
-    else uploads.drop([id.output]);
-    return answer(
-      context,
-      data
-        ? ok({ upload: id.output, bytes: size })
-        : fail('invalid_input', 'the body must have the declared length'),
-    );
+    if (data) {
+      file.output.data = data;
+      return answer(context, ok({ upload: id, bytes: size }));
+    }
+    uploads.drop([id]);
+    return answer(context, fail('invalid_input', 'the body must have the declared length'));
   });
 };
