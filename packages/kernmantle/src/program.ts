@@ -346,7 +346,7 @@ function createProgramSchedules(runtime: Runtime, by: Actor): ProgramSchedules {
   };
   return {
     add: (request) => schedules((all) => all.add(request, by)),
-    list: () => schedules((all) => all.list()),
+    list: async () => (runtime.registry.isThere() ? await schedules((all) => all.list()) : ok([])),
     show: (name) => schedules((all) => all.show(name)),
     pause: (name) => schedules((all) => all.pause(name, by)),
     resume: (name) => schedules((all) => all.resume(name, by)),

@@ -226,6 +226,18 @@ test('overlap: `skip` leaves ticks out, `wait` starts one, `stop` terminates and
   expect(got(await made.schedules.show('skip')).fires).toHaveLength(3);
 });
 
+test('a tick that waits is missed when a person resumes the schedule, and later ticks start', async () => {
+  const made = await scene();
+  await made.add({ overlap: 'wait' });
+  await made.at(START + MINUTE);
+  await made.at(START + 2 * MINUTE);
+  got(await made.schedules.resume('s', ADA));
+  await made.work();
+  await made.at(START + 2 * MINUTE + 1000);
+  await made.at(START + 3 * MINUTE);
+  expect(await outcomes(made)).toEqual(['started', 'missed', 'started']);
+});
+
 test('a run that waits for a person is not over', async () => {
   const made = await scene();
   await made.add();

@@ -164,9 +164,11 @@ export async function openSchedules(runtime: Runtime) {
     const change = more(row, now);
     if (!change.ok) return change;
     const audit = personAuditRow(by, `schedule ${operation}`, name);
-    const tick = row.waiting;
+    const { waiting: tick } = row;
+    // A tick that waits starts no run after the act of a person.
     const fires = tick === null ? [] : [{ tick, outcome: 'missed' as const, reason: operation }];
-    const written = await store.fire({ ...change.output, row, fires, audit });
+    const set = { ...change.output.set, waiting: null };
+    const written = await store.fire({ ...change.output, row, set, fires, audit });
     return written.ok ? ok({ name }) : written;
   }
 
@@ -222,7 +224,7 @@ export async function openSchedules(runtime: Runtime) {
       return ok(rows);
     },
     pause: (name: string, by: Actor) =>
-      changeRow(name, 'pause', by, () => ok({ set: { paused: `by ${by.who}`, waiting: null } })),
+      changeRow(name, 'pause', by, () => ok({ set: { paused: `by ${by.who}` } })),
     resume: (name: string, by: Actor) =>
       changeRow(name, 'resume', by, (row, now) => {
         const read = readSigned(host, row);
