@@ -66,7 +66,7 @@ async function scene(
   const made = await openStage({ ...LOOK, ...files }, play, { clock });
   const { fixture, runtime, threads } = made;
   if (isSigned) got(signFiles(runtime, [join(fixture.root, '.ai/directives/look.md')], ADA));
-  const schedules = got(await openSchedules(runtime));
+  const schedules = await openSchedules(runtime);
   const news: { outcome: string }[] = [];
   const take = { owner: 'a-server', ttlMs: 60_000 };
   return {
@@ -92,7 +92,7 @@ async function scene(
     async another() {
       const other: Runtime = await fixture.open({ clock });
       onTestFinished(() => other.close());
-      return got(await openSchedules(other));
+      return await openSchedules(other);
     },
     database(work) {
       const database = new DatabaseSync(join(fixture.root, '.ai/threads/registry.db'));
