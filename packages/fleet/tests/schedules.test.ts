@@ -20,7 +20,7 @@ test.skipIf(url === '')(
     const stage = await openWorkerStage(url);
     const { runtime, fixture, threads } = stage;
     must(signFiles(runtime, [join(fixture.root, '.ai/directives/greet.md')], ADA));
-    const schedules = must(await openSchedules(runtime));
+    const schedules = await openSchedules(runtime);
     const schema = new URL(stage.store).searchParams.get('schema') ?? '';
     const client = new pg.Client({ connectionString: url, options: `-c search_path=${schema}` });
     await client.connect();

@@ -322,20 +322,15 @@ function createProgramApprovals(reach: Reach, actor: Actor): ProgramApprovals {
 }
 
 function createProgramSchedules(runtime: Runtime, by: Actor): ProgramSchedules {
-  const schedules = async <T>(
-    work: (all: ProjectSchedules) => Promise<Outcome<T>>,
-  ): Promise<Outcome<T>> => {
-    const opened = await openSchedules(runtime);
-    return opened.ok ? await work(opened.output) : opened;
-  };
+  const open = () => openSchedules(runtime);
   return {
-    add: (request) => schedules((all) => all.add(request, by)),
-    list: () => schedules((all) => all.list()),
-    show: (name) => schedules((all) => all.show(name)),
-    pause: (name) => schedules((all) => all.pause(name, by)),
-    resume: (name) => schedules((all) => all.resume(name, by)),
-    remove: (name) => schedules((all) => all.remove(name, by)),
-    run: (name) => schedules((all) => all.run(name, by)),
+    add: async (request) => await (await open()).add(request, by),
+    list: async () => await (await open()).list(),
+    show: async (name) => await (await open()).show(name),
+    pause: async (name) => await (await open()).pause(name, by),
+    resume: async (name) => await (await open()).resume(name, by),
+    remove: async (name) => await (await open()).remove(name, by),
+    run: async (name) => await (await open()).run(name, by),
   };
 }
 

@@ -13,7 +13,7 @@ const PLAY = { look: [read('notes/a.txt'), { text: 'done' }] };
 browserTest('schedules are listed, paused, resumed and run; a viewer only looks', async () => {
   const served = await openServed(directive('look', { permissions: READ }), PLAY);
   must(signFiles(served.runtime, [join(served.fixture.root, '.ai/directives/look.md')], ADA));
-  const schedules = must(await openSchedules(served.runtime));
+  const schedules = await openSchedules(served.runtime);
   const nightly = { directive: 'look', tz: 'Europe/Berlin' };
   const request = { ...nightly, name: 'nightly', cron: '15 3 * * *', spend_per_day: '0.50' };
   must(await schedules.add(request, ADA));

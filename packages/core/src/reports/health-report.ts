@@ -55,10 +55,8 @@ async function aboutRegistry(runtime: Runtime): Promise<HealthFinding[]> {
 
 /** Returns a note if the project has active schedules that no process fires, or a broken one. */
 async function aboutSchedules(runtime: Runtime): Promise<HealthFinding[]> {
-  if (!runtime.registry.isThere()) return [];
   const schedules = await openSchedules(runtime);
-  const all = schedules.ok ? await schedules.output.list() : schedules;
-  const servers = schedules.ok ? await schedules.output.servers() : schedules;
+  const [all, servers] = [await schedules.list(), await schedules.servers()];
   if (!all.ok || !servers.ok) return [];
   const [about, active] = ['schedules', all.output.filter(({ state }) => state === 'active')];
   const stopped = all.output.filter(({ state, reason }) => state !== 'active' && reason !== '');

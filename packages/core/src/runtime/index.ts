@@ -20,7 +20,6 @@ import { registerExtensions } from './register-extensions.ts';
 import { createRegistryDoor, findServer, openStore, queueDriver } from './registry.ts';
 import type { pruneThreads as prune } from './retention.ts';
 import type { Runtime } from './runtime.ts';
-import type { openSchedules as schedules } from './schedules/project-schedules.ts';
 import { threadPrimitives } from './thread-primitives.ts';
 import {
   checkRun,
@@ -235,11 +234,9 @@ export const openMemory = async (runtime: Runtime) =>
   (await import('./memory.ts')).memoryOfPeople(runtime);
 export type { Runtime } from './runtime.ts';
 
-/** Opens the schedules of a project. The code is loaded with the first call. */
-export const openSchedules = async (
-  ...values: Parameters<typeof schedules>
-): ReturnType<typeof schedules> =>
-  await (await import('./schedules/project-schedules.ts')).openSchedules(...values);
+/** Returns the schedules of a project. The code is loaded with the first call. */
+export const openSchedules = async (runtime: Runtime) =>
+  (await import('./schedules/project-schedules.ts')).projectSchedules(runtime);
 export type {
   ProjectSchedules,
   ScheduleRequest,

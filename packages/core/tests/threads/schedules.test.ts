@@ -66,7 +66,7 @@ async function scene(
   const made = await openStage({ ...LOOK, ...files }, play, { clock });
   const { fixture, runtime, threads } = made;
   if (isSigned) got(signFiles(runtime, [join(fixture.root, '.ai/directives/look.md')], ADA));
-  const schedules = got(await openSchedules(runtime));
+  const schedules = await openSchedules(runtime);
   const news: { outcome: string }[] = [];
   const take = { owner: 'a-server', ttlMs: 60_000 };
   return {
@@ -92,7 +92,7 @@ async function scene(
     async another() {
       const other: Runtime = await fixture.open({ clock });
       onTestFinished(() => other.close());
-      return got(await openSchedules(other));
+      return await openSchedules(other);
     },
     database(work) {
       const database = new DatabaseSync(join(fixture.root, '.ai/threads/registry.db'));
@@ -224,6 +224,18 @@ test('overlap: `skip` leaves ticks out, `wait` starts one, `stop` terminates and
   await made.at(START + 3 * MINUTE + 1000);
   expect(await outcomes(made, 'wait')).toEqual(['started', 'started', 'overlap']);
   expect(got(await made.schedules.show('skip')).fires).toHaveLength(3);
+});
+
+test('a tick that waits is missed when a person resumes the schedule, and later ticks start', async () => {
+  const made = await scene();
+  await made.add({ overlap: 'wait' });
+  await made.at(START + MINUTE);
+  await made.at(START + 2 * MINUTE);
+  got(await made.schedules.resume('s', ADA));
+  await made.work();
+  await made.at(START + 2 * MINUTE + 1000);
+  await made.at(START + 3 * MINUTE);
+  expect(await outcomes(made)).toEqual(['started', 'missed', 'started']);
 });
 
 test('a run that waits for a person is not over', async () => {

@@ -1,4 +1,6 @@
 // What `km schedule` refuses, with the exit code, and what stays of it.
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
 import { type Ran, runCommand } from '@kernmantle/test-support/command-line';
 import { type Fixture, makeFixture } from '@kernmantle/test-support/project';
 import { directiveText, READ } from '@kernmantle/test-support/thread-project';
@@ -40,10 +42,19 @@ test.each([
   ['a grace of years', daily('s', 'job', '--grace', '500d'), 2, '366 days'],
   ['another overlap', daily('s', 'job', '--overlap', 'all'), 2, 'overlap'],
   ['a spend below zero', daily('s', 'job', '--spend-per-day', '-1'), 2, 'spend'],
-  ['no schedule', ['pause', 'gone'], 1, 'not found'],
+  ['a name that is not there', ['pause', 'gone'], 1, 'not found'],
 ])('%s is refused', async (_name, words, code, message) => {
   const ran = await km(...words);
   expect([ran.code, ran.output]).toEqual([code, expect.stringContaining(message)]);
   const listed = JSON.parse((await km('ls', '--json')).output) as { output: { name: string }[] };
   expect(listed.output.map(({ name }) => name)).toEqual(['there']);
+});
+
+test('before the first schedule nothing is found, and nothing is created', async () => {
+  const empty = makeFixture();
+  const typed = (...words: string[]) => runCommand(['schedule', ...words], empty.root, empty.env);
+  expect(await typed('ls')).toMatchObject({ code: 0, output: 'no schedules in this project\n' });
+  expect(await typed('pause', 'x')).toMatchObject({ code: 1 });
+  expect(existsSync(join(empty.root, '.ai/threads'))).toBe(false);
+  empty.remove();
 });

@@ -91,55 +91,77 @@ function readRequest({ name, ...given }: ScheduleRequest): Outcome<ScheduleSetti
   return tz.ok ? ok({ ...settings, tz: tz.output }) : tz;
 }
 
-/** Opens the schedules of a project. Creates the registry if it does not exist. */
-export async function openSchedules(runtime: Runtime) {
-  const opened = await runtime.threads();
-  if (!opened.ok) return opened;
-  const threads = opened.output;
-  const { store } = threads;
-  const { open } = runtime.rooms;
-  const served = store.fleet ? runtime.served() : ok({ project: runtime.project });
-  if (!served.ok) return served;
-  const { project } = served.output;
-  const tenant = open.own.tenant ?? '';
-  const host: ScheduleHost = { runtime, threads, project };
+interface FoundSchedule {
+  readonly host: ScheduleHost;
+  readonly row: ScheduleRow;
+  readonly now: number;
+}
 
-  async function findSchedule(name: string): Promise<Outcome<{ row: ScheduleRow; now: number }>> {
-    const page = await store.schedules({ project, tenant, name });
-    if (!page.ok) return page;
-    const { rows, now } = page.output;
-    const [row] = rows;
-    return row ? ok({ row, now }) : fail('not_found', `schedule \`${name}\` not found`);
+async function showRow({ host, row, now }: FoundSchedule): Promise<Outcome<ShownSchedule>> {
+  const read = readSigned(host, row);
+  const settings = read.ok ? read.output.signed : undefined;
+  const fires = await host.threads.store.fires(row.id, { since: now - 2 * DAY_MS });
+  if (!fires.ok) return fires;
+  const runs = runsOfDay(fires.output, now, settings?.tz ?? 'UTC');
+  const problem = read.ok ? '' : read.error.detail.message;
+  const schedule = compact<ShownSchedule>({
+    ...settings,
+    name: row.name,
+    id: row.id,
+    state: !read.ok ? 'broken' : row.paused === null ? 'active' : 'paused',
+    reason: problem || (row.paused ?? ''),
+    next: isoTime(row.next),
+    last: row.last === null ? undefined : isoTime(row.last),
+    outcome: row.outcome ?? undefined,
+    spent_today: formatMoney(runs.reduce((sum, { used }) => sum + used, 0n)),
+  });
+  return ok(schedule);
+}
+
+/** Returns the schedules of a project. Only `add` and `fireDue` create the registry. */
+export function projectSchedules(runtime: Runtime) {
+  const { open } = runtime.rooms;
+  const tenant = open.own.tenant ?? '';
+  let opened: ScheduleHost | undefined;
+
+  async function openHost(): Promise<Outcome<ScheduleHost>> {
+    if (opened) return ok(opened);
+    const threads = await runtime.threads();
+    if (!threads.ok) return threads;
+    const { fleet } = threads.output.store;
+    const served = fleet ? runtime.served() : ok({ project: runtime.project });
+    if (!served.ok) return served;
+    opened = { runtime, threads: threads.output, project: served.output.project };
+    return ok(opened);
   }
 
-  async function showRow(row: ScheduleRow, now: number): Promise<Outcome<ShownSchedule>> {
-    const read = readSigned(host, row);
-    const settings = read.ok ? read.output.signed : undefined;
-    const fires = await store.fires(row.id, { since: now - 2 * DAY_MS });
-    if (!fires.ok) return fires;
-    const runs = runsOfDay(fires.output, now, settings?.tz ?? 'UTC');
-    const problem = read.ok ? '' : read.error.detail.message;
-    const schedule = compact<ShownSchedule>({
-      ...settings,
-      name: row.name,
-      id: row.id,
-      state: !read.ok ? 'broken' : row.paused === null ? 'active' : 'paused',
-      reason: problem || (row.paused ?? ''),
-      next: isoTime(row.next),
-      last: row.last === null ? undefined : isoTime(row.last),
-      outcome: row.outcome ?? undefined,
-      spent_today: formatMoney(runs.reduce((sum, { used }) => sum + used, 0n)),
-    });
-    return ok(schedule);
+  /** Returns the schedules of the project, or the one with this name. */
+  async function find(name?: string): Promise<Outcome<FoundSchedule[]>> {
+    if (!runtime.registry.isThere()) return ok([]);
+    const host = await openHost();
+    if (!host.ok) return host;
+    const { threads, project } = host.output;
+    const filter = { project, tenant, ...(name !== undefined && { name }) };
+    const page = await threads.store.schedules(filter);
+    if (!page.ok) return page;
+    const { rows, now } = page.output;
+    return ok(rows.map((row) => ({ host: host.output, row, now })));
+  }
+
+  async function findOne(name: string): Promise<Outcome<FoundSchedule>> {
+    const found = await find(name);
+    if (!found.ok) return found;
+    const [one] = found.output;
+    return one ? ok(one) : fail('not_found', `schedule \`${name}\` not found`);
   }
 
   async function show(name: string): Promise<Outcome<ShownSchedule & { fires: ShownFire[] }>> {
-    const found = await findSchedule(name);
+    const found = await findOne(name);
     if (!found.ok) return found;
-    const { row, now } = found.output;
-    const schedule = await showRow(row, now);
+    const { host, row } = found.output;
+    const schedule = await showRow(found.output);
     if (!schedule.ok) return schedule;
-    const fires = await store.fires(row.id, { since: 0, limit: MAX_FIRES });
+    const fires = await host.threads.store.fires(row.id, { since: 0, limit: MAX_FIRES });
     if (!fires.ok) return fires;
     const rows = fires.output.map(({ tick, at, used, bound, ...fire }) => ({
       ...fire,
@@ -156,21 +178,24 @@ export async function openSchedules(runtime: Runtime) {
     name: string,
     operation: 'pause' | 'resume' | 'remove',
     by: Actor,
-    more: (row: ScheduleRow, now: number) => Outcome<Pick<ScheduleChange, 'set' | 'remove'>>,
+    more: (found: FoundSchedule) => Outcome<Pick<ScheduleChange, 'set' | 'remove'>>,
   ): Promise<Outcome<{ name: string }>> {
-    const found = await findSchedule(name);
+    const found = await findOne(name);
     if (!found.ok) return found;
-    const { row, now } = found.output;
-    const change = more(row, now);
+    const { host, row } = found.output;
+    const change = more(found.output);
     if (!change.ok) return change;
     const audit = personAuditRow(by, `schedule ${operation}`, name);
-    const tick = row.waiting;
+    const { waiting: tick } = row;
+    // A tick that waits starts no run after the act of a person.
     const fires = tick === null ? [] : [{ tick, outcome: 'missed' as const, reason: operation }];
-    const written = await store.fire({ ...change.output, row, fires, audit });
+    const set = { ...change.output.set, waiting: null };
+    const { store } = host.threads;
+    const written = await store.fire({ ...change.output, row, set, fires, audit });
     return written.ok ? ok({ name }) : written;
   }
 
-  return ok({
+  return {
     show,
     async add(
       request: ScheduleRequest,
@@ -179,9 +204,11 @@ export async function openSchedules(runtime: Runtime) {
       const accepted = readRequest(request);
       if (!accepted.ok) return accepted;
       const { directive, inputs, model, limits, cron, tz } = accepted.output;
-      const { name } = request;
       const ticks = readCron(cron, tz);
       if (!ticks.ok) return ticks;
+      const host = await openHost();
+      if (!host.ok) return host;
+      const { threads, project } = host.output;
       const starter = { who: by.who, surface: 'schedule' };
       const checked = await threads.check(
         compact<RunRequest>({ directive, inputs, model, limits, by: starter }),
@@ -190,7 +217,8 @@ export async function openSchedules(runtime: Runtime) {
       if (!key.ok) return key;
       const projectFile = giveProjectId(join(runtime.project, '.ai'), systemRandom);
       if (!projectFile.ok) return projectFile;
-      const page = await store.schedules({ project, tenant, name });
+      const { name } = request;
+      const page = await threads.store.schedules({ project, tenant, name });
       if (!page.ok) return page;
       const { now } = page.output;
       const id = `sch_${Buffer.from(systemRandom(9)).toString('hex')}`;
@@ -204,27 +232,27 @@ export async function openSchedules(runtime: Runtime) {
       const next = ticks.output.after(now) ?? now;
       const row: ScheduleRow = { ...NEW_ROW, ...fixed, ...signed, project, next };
       const audit = personAuditRow(by, 'schedule add', name, `${directive} ${cron} ${tz}`);
-      const added = await store.fire({ row, set: {}, audit });
-      const schedule = added.ok ? await showRow(row, now) : added;
+      const added = await threads.store.fire({ row, set: {}, audit });
+      const schedule = added.ok ? await showRow({ host: host.output, row, now }) : added;
       return schedule.ok
         ? ok({ schedule: schedule.output, notes: clockChanges(cron, tz, now) })
         : schedule;
     },
     async list(): Promise<Outcome<ShownSchedule[]>> {
-      const page = await store.schedules({ project, tenant });
-      if (!page.ok) return page;
+      const found = await find();
+      if (!found.ok) return found;
       const rows: ShownSchedule[] = [];
-      for (const row of page.output.rows) {
-        const one = await showRow(row, page.output.now);
+      for (const schedule of found.output) {
+        const one = await showRow(schedule);
         if (!one.ok) return one;
         rows.push(one.output);
       }
       return ok(rows);
     },
     pause: (name: string, by: Actor) =>
-      changeRow(name, 'pause', by, () => ok({ set: { paused: `by ${by.who}`, waiting: null } })),
+      changeRow(name, 'pause', by, () => ok({ set: { paused: `by ${by.who}` } })),
     resume: (name: string, by: Actor) =>
-      changeRow(name, 'resume', by, (row, now) => {
+      changeRow(name, 'resume', by, ({ host, row, now }) => {
         const read = readSigned(host, row);
         if (!read.ok) return read;
         const next = read.output.cron.after(Math.max(now, row.last ?? 0)) ?? row.next;
@@ -233,19 +261,26 @@ export async function openSchedules(runtime: Runtime) {
     remove: (name: string, by: Actor) =>
       changeRow(name, 'remove', by, () => ok({ set: {}, remove: true })),
     async run(name: string, by: Actor): Promise<Outcome<{ thread_id: string }>> {
-      const found = await findSchedule(name);
+      const found = await findOne(name);
       if (!found.ok) return found;
-      const { row, now } = found.output;
+      const { host, row, now } = found.output;
       const fired = await fireNow(host, row, now, personAuditRow(by, 'schedule run', name));
       return fired.ok ? ok({ thread_id: fired.output }) : fired;
     },
-    servers: () => store.servers(project),
-    fireDue: (tenantName: string, tell: (news: ScheduleNews) => void) =>
-      fireDue(host, tenantName, tell),
-  });
+    /** Returns the live processes that fire the schedules of this project. */
+    async servers(): Promise<Outcome<string[]>> {
+      if (!runtime.registry.isThere()) return ok([]);
+      const host = await openHost();
+      return host.ok ? await host.output.threads.store.servers(host.output.project) : host;
+    },
+    async fireDue(
+      tenantName: string,
+      tell: (news: ScheduleNews) => void,
+    ): Promise<Outcome<number>> {
+      const host = await openHost();
+      return host.ok ? await fireDue(host.output, tenantName, tell) : host;
+    },
+  };
 }
 
-export type ProjectSchedules = Extract<
-  Awaited<ReturnType<typeof openSchedules>>,
-  { ok: true }
->['output'];
+export type ProjectSchedules = ReturnType<typeof projectSchedules>;

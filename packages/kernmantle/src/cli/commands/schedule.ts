@@ -13,18 +13,10 @@ import { parseParameters, textsOf } from './exec.ts';
 import { limitsOf } from './run.ts';
 import { parseAge } from './threads/prune.ts';
 
-/** Opens the schedules of the project. Without a registry, `nothing` is printed instead of creating one. */
 const scheduleCommand = (
   work: (schedules: ProjectSchedules, call: CommandCall, runtime: Runtime) => Promise<Ending>,
-  isNew = false,
 ): CommandRun =>
-  inProject(async (runtime, call) => {
-    if (!isNew && !runtime.registry.isThere()) {
-      return call.terminal.finish(ok([]), () => call.terminal.note('no schedules in this project'));
-    }
-    const schedules = await openSchedules(runtime);
-    return schedules.ok ? await work(schedules.output, call, runtime) : schedules;
-  });
+  inProject(async (runtime, call) => await work(await openSchedules(runtime), call, runtime));
 
 type ListedSchedule = Extract<
   Awaited<ReturnType<ProjectSchedules['list']>>,
@@ -102,7 +94,7 @@ export const addSchedule = scheduleCommand(async (schedules, call, runtime) => {
   return terminal.finish(added, ({ schedule: { name, next, tz } }) =>
     terminal.out(`schedule ${name} added; first run at ${minuteOf(next)} UTC (zone ${tz})`),
   );
-}, true);
+});
 
 export const listSchedules = scheduleCommand(async (schedules, { terminal }) =>
   terminal.finish(await schedules.list(), (all) => {

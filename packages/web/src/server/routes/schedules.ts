@@ -1,11 +1,10 @@
 // Routes of schedules: lists, the last ticks of one, and acts of a person. A schedule is added at the command line or
 // by a program, because it is signed with the key of the person who adds it.
-import { type Outcome, ok } from '@kernmantle/core/base';
-import { openSchedules, type ProjectSchedules } from '@kernmantle/core/runtime';
-import type { Context } from 'hono';
+import { ok } from '@kernmantle/core/base';
+import { openSchedules } from '@kernmantle/core/runtime';
 import type { ScheduleList } from '../../model/api.ts';
 import { answer, readBody } from '../answer.ts';
-import type { AddRoutes, ApiEnv } from '../context.ts';
+import type { AddRoutes } from '../context.ts';
 import { needs } from '../roles.ts';
 import { speakerOf } from '../runs.ts';
 import { createOnce } from './idempotency.ts';
@@ -15,35 +14,28 @@ const ACTS = ['pause', 'resume', 'run', 'remove'] as const;
 
 export const addSchedulesRoutes: AddRoutes = (api, { runtime }) => {
   const once = createOnce();
-  async function inSchedules<T>(
-    context: Context<ApiEnv>,
-    work: (schedules: ProjectSchedules) => Promise<Outcome<T>>,
-    none?: () => Outcome<T>,
-  ): Promise<Outcome<T>> {
+  api.get('/schedules', needs('view'), async (context) => {
     const query = readQuery(context, []);
-    if (!query.ok) return query;
-    if (none && !runtime.registry.isThere()) return none();
     const schedules = await openSchedules(runtime);
-    return schedules.ok ? await work(schedules.output) : schedules;
-  }
-  const listAll = async (schedules: ProjectSchedules): Promise<Outcome<ScheduleList>> => {
-    const [rows, servers] = [await schedules.list(), await schedules.servers()];
-    if (!rows.ok) return rows;
-    return servers.ok ? ok({ rows: rows.output, servers: servers.output.length }) : servers;
-  };
-  api.get('/schedules', needs('view'), async (context) =>
-    answer(context, await inSchedules(context, listAll, () => ok({ rows: [], servers: 0 }))),
-  );
-  api.get('/schedules/:name', needs('view'), async (context) =>
-    answer(context, await inSchedules(context, (all) => all.show(context.req.param('name')))),
-  );
+    const rows = query.ok ? await schedules.list() : query;
+    const servers = rows.ok ? await schedules.servers() : rows;
+    if (!rows.ok || !servers.ok) return answer(context, rows.ok ? servers : rows);
+    const list: ScheduleList = { rows: rows.output, servers: servers.output.length };
+    return answer(context, ok(list));
+  });
+  api.get('/schedules/:name', needs('view'), async (context) => {
+    const query = readQuery(context, []);
+    const schedules = await openSchedules(runtime);
+    return answer(context, query.ok ? await schedules.show(context.req.param('name')) : query);
+  });
   for (const act of ACTS) {
     api.post(`/schedules/:name/${act}`, needs('steer'), (context) =>
       once(context, async () => {
         const body = await readBody(context);
         if (!body.ok) return body;
         const [name, by] = [context.req.param('name') ?? '', speakerOf(context.get('asker'))];
-        return await inSchedules<object>(context, (all) => all[act](name, by));
+        const schedules = await openSchedules(runtime);
+        return await schedules[act](name, by);
       }),
     );
   }

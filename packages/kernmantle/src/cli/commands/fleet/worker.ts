@@ -79,8 +79,7 @@ async function serveProject(
   if (!servedProject.ok) return servedProject;
   const threads = await runtime.threads();
   if (!threads.ok) return threads;
-  const schedules = await openSchedules(runtime);
-  if (!schedules.ok) return schedules;
+  const { fireDue } = await openSchedules(runtime);
   return ok({
     runtime,
     items: servedProject.output.items,
@@ -92,7 +91,7 @@ async function serveProject(
         return now.ok ? ok(now.output.items) : now;
       },
       threads: threads.output,
-      fireDue: schedules.output.fireDue,
+      fireDue,
       close: () => runtime.close(),
     },
   });
