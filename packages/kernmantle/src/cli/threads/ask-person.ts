@@ -92,10 +92,7 @@ async function askAt(talk: Talk, text: string, row: Approval): Promise<PersonAns
   const keys = choicesFor(row).filter((word) => isKey(word));
   const options = `${[...keys.map((key) => KEYS[key]), '[w]hy', '[?]'].join(' ')} `;
   const [title, ...details] = visible(text).split('\n');
-  const rows = [
-    terminal.paint('bold', title ?? ''),
-    paintDiff(details.join('\n'), terminal.paint),
-  ];
+  const rows = [terminal.paint('bold', title ?? ''), paintDiff(details.join('\n'), terminal.paint)];
   terminal.ask(`\n${rows.join('\n')}\n${options}`);
   await keyboard.discard(SETTLE_MS);
   for (;;) {

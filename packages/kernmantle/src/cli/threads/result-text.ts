@@ -144,11 +144,8 @@ function nextStep(
       const again = `\`km threads resume ${thread_id} --${name.replaceAll('_', '-')} MORE\``;
       const from = plainText(getOwn(getOwn(limits, name), 'from'));
       const room = getOwn(limits, 'context_compact');
-      if (
-        name === 'context' &&
-        getOwn(room, 'value') !== 'auto' &&
-        getOwn(room, 'from') !== 'policy'
-      ) {
+      const isFull = ['off', 'results'].includes(plainText(getOwn(room, 'value')));
+      if (name === 'context' && isFull && getOwn(room, 'from') !== 'policy') {
         return `let it make room: \`km threads resume ${thread_id} --context-compact auto\`; ${raiseHint(code, limits)}`;
       }
       const isWindow = name === 'context' && !Object.hasOwn(RAISED_BY, from);
