@@ -235,12 +235,12 @@ export const openMemory = async (runtime: Runtime) =>
 export type { Runtime } from './runtime.ts';
 
 /** Returns the schedules of a project. The code is loaded with the first call. */
-export const openSchedules = async (runtime: Runtime) =>
+export const openSchedules = async (runtime: Runtime): Promise<ProjectSchedules> =>
   (await import('./schedules/project-schedules.ts')).projectSchedules(runtime);
-export type {
-  ProjectSchedules,
-  ScheduleRequest,
-} from './schedules/project-schedules.ts';
+
+import type { ProjectSchedules } from './schedules/project-schedules.ts';
+
+export type { ScheduleRequest } from './schedules/project-schedules.ts';
 export { noted, signFiles } from './sign-files.ts';
 export {
   type Actor,
@@ -261,3 +261,4 @@ export {
 } from './thread-signals.ts';
 export { allThreads, openModel, registryFile, registryKey, type Threads } from './threads.ts';
 export { chatDirective } from './user-settings.ts';
+export type { ProjectSchedules };
