@@ -47,3 +47,4 @@ export type {
 } from './thread/ports.ts';
 export type { HarnessPorts, LiveThreads, PreparePorts, Thread } from './thread/thread.ts';
 export { createModelPort } from './turn/ask-model.ts';
+export { type CheckResult, type ModelTest, testModel } from './turn/test-model.ts';

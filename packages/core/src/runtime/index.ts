@@ -147,6 +147,7 @@ async function wireRuntime(
       const answer = await kernel[verb](plain as never, caller);
       return answer.ok ? ok(answer.output.data) : answer;
     },
+    models: async () => (await import('./project-models.ts')).projectModels(rooms),
     async traced(request, work, failed) {
       if (!Object.hasOwn(globalThis, SDK)) return await work();
       const { telemetry } = await import('../harness/index.ts');

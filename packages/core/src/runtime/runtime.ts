@@ -9,6 +9,7 @@ import type { ThreadObserver } from './extension.ts';
 import type { CallOptions } from './open-kernel.ts';
 import type { RuntimeContext } from './open-project.ts';
 import type { ServedItems } from './project-identity.ts';
+import type { projectModels } from './project-models.ts';
 import type { AuditAnswer } from './read-audit.ts';
 import type { RegistryAdmin } from './registry.ts';
 import type { Threads } from './threads.ts';
@@ -36,6 +37,8 @@ export interface Runtime {
   caller(options?: CallOptions): Caller;
   /** Calls one verb with plain JSON, for the command line, MCP and programs. */
   call(verb: Verb, request: JsonObject, options?: CallOptions): Promise<Outcome<Json>>;
+  /** Lists and tests models, and adds those of a server. */
+  models(): Promise<ReturnType<typeof projectModels>>;
   /** Runs work in a span below the caller's trace. Without an OpenTelemetry SDK it only runs the work. */
   traced<T>(
     request: RequestSpan,
