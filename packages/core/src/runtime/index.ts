@@ -30,6 +30,9 @@ import {
   type ThreadServices,
 } from './threads.ts';
 
+/** Key under which a registered SDK is found. */
+const SDK = Symbol.for('opentelemetry.js.api.1');
+
 /** Opens a project and runs no code of it. Problems of the project appear when it is used. */
 export async function createRuntime(options: ExtendedOptions = {}): Promise<Outcome<Runtime>> {
   const opened = await wireRuntime(options);
@@ -143,6 +146,12 @@ async function wireRuntime(
       const caller = { ...callerOf(open, call), idempotencyKey };
       const answer = await kernel[verb](plain as never, caller);
       return answer.ok ? ok(answer.output.data) : answer;
+    },
+    models: async () => (await import('./project-models.ts')).projectModels(rooms),
+    async traced(request, work, failed) {
+      if (!Object.hasOwn(globalThis, SDK)) return await work();
+      const { telemetry } = await import('../harness/index.ts');
+      return await (await telemetry()).inSpan(request, work, failed);
     },
     instructions() {
       const item = library.find('knowledge', 'system/universal_prompt', 'bundle');

@@ -140,7 +140,7 @@ export const hasRegistry = (open: Pick<OpenProject, 'project' | 'own' | 'shared'
 type Harness = typeof import('../harness/index.ts');
 
 /** Loads the harness and creates the ports that prepare a thread. */
-async function loadHarness({
+export async function loadHarness({
   open,
   library,
 }: RuntimeContext): Promise<Harness & { ports: PreparePorts }> {
