@@ -157,7 +157,7 @@ async function wireRuntime(
       const item = library.find('knowledge', 'system/universal_prompt', 'bundle');
       return item.ok ? item.output.text.trim() : '';
     },
-    mayRun: (request) => checkRun(rooms, request),
+    mayRun: (request, isWhole) => checkRun(rooms, request, isWhole),
     plain: (request, signal) => runPlain(rooms, request, signal),
     async threads(live = {}) {
       const opened = await worlds.open();

@@ -47,8 +47,11 @@ export interface Runtime {
   ): Promise<T>;
   /** Returns the short text that tells a model how to use the four tools. */
   instructions(): string;
-  /** Checks whether this run would be refused, without creating a thread or a registry. */
-  mayRun(request: RunRequest): Promise<Outcome<null>>;
+  /**
+   * Checks whether this run would be refused, without creating a thread or a registry. Without `isWhole` a project with
+   * a registry passes, because the run itself makes the check.
+   */
+  mayRun(request: RunRequest, isWhole?: boolean): Promise<Outcome<null>>;
   /** Runs the loop without a directive, with the program's own prompt and tools. */
   plain(request: PlainRequest, signal?: AbortSignal): Promise<Outcome<PlainResult>>;
   /** Returns the threads of this project. Opens the registry on the first call. */
