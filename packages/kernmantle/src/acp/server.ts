@@ -142,7 +142,7 @@ export async function serveAcp(ports: ServerPorts): Promise<void> {
     }
     // The client gets the answer before the request.
     if (row.output.status === 'waiting') setImmediate(() => void session.askAgain());
-    return ok({});
+    return ok(session.options.fields());
   }
   async function list(params: JsonObject): Promise<Outcome<Json>> {
     const cwd = textAt(params, 'cwd') || ports.cwd;
@@ -173,7 +173,8 @@ export async function serveAcp(ports: ServerPorts): Promise<void> {
   const methods: Readonly<Record<string, (params: JsonObject) => Promise<Outcome<Json>>>> = {
     async 'session/new'(params) {
       const opened = await openSession(params);
-      return opened.ok ? ok({ sessionId: opened.output.id }) : opened;
+      if (!opened.ok) return opened;
+      return ok({ sessionId: opened.output.id, ...opened.output.options.fields() });
     },
     'session/load': (params) => reopen(params, true),
     'session/resume': (params) => reopen(params, false),
@@ -191,6 +192,14 @@ export async function serveAcp(ports: ServerPorts): Promise<void> {
       const line = readPrompt(params.prompt, { project: runtime.project, isUntrusted });
       const stopped = line.ok ? await run(line.output) : line;
       return stopped.ok ? ok({ stopReason: stopped.output }) : stopped;
+    },
+    async 'session/set_config_option'(params) {
+      const session = sessionOf(params);
+      return session.ok ? session.output.options.setOption(params) : session;
+    },
+    async 'session/set_mode'(params) {
+      const session = sessionOf(params);
+      return session.ok ? session.output.options.setMode(params) : session;
     },
     async 'session/cancel'(params) {
       const session = sessionOf(params);
