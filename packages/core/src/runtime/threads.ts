@@ -363,7 +363,7 @@ function watchOver(
 }
 
 /** Options that a running thread cannot get. */
-const CHANGING = ['from', 'words', 'attach', 'limits', 'model'] as const;
+const CHANGING = ['from', 'words', 'attach', 'limits', 'model', 'mode'] as const;
 
 /** Resumes a thread, unless it runs here and the options would change it. */
 const resumeIn = (

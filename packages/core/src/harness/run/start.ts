@@ -261,6 +261,7 @@ async function begin(
       message,
       limits: packLimits(limits),
       ...(prepared.stream === true && { stream: true }),
+      ...(prepared.mode && { mode: prepared.mode }),
       ...(prepared.plan && { plan: prepared.plan }),
       ...packRules(parent?.rights.rules.given()),
       ...(isReference && { untrusted: 'reference' }),
