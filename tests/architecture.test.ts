@@ -114,7 +114,7 @@ const ORDER: Readonly<Record<string, readonly (readonly string[])[]>> = {
   mcp: [['client', 'server'], ['connector'], ['runtime'], ['extension.ts']],
   fleet: [['postgres'], ['copy'], ['runtime', 'worker', 'local-server.ts'], ['extension.ts']],
   web: [['model'], ['server', 'page']],
-  kernmantle: [['extensions.ts'], ['.'], ['mcp-server']],
+  kernmantle: [['extensions.ts'], ['.', 'conversation'], ['acp', 'mcp-server']],
   'kernmantle/cli': [
     ['terminal'],
     ['command.ts'],

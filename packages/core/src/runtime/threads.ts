@@ -140,10 +140,10 @@ export const hasRegistry = (open: Pick<OpenProject, 'project' | 'own' | 'shared'
 type Harness = typeof import('../harness/index.ts');
 
 /** Loads the harness and creates the ports that prepare a thread. */
-async function loadHarness({
+export async function loadHarness({
   open,
   library,
-}: RuntimeContext): Promise<Harness & { ports: PreparePorts }> {
+}: Pick<RuntimeContext, 'open' | 'library'>): Promise<Harness & { ports: PreparePorts }> {
   const { project, policies, clock, env } = open;
   const [harness, { createPrices, withEndpoints, withStandIn }] = await Promise.all([
     import('../harness/index.ts'),
@@ -168,9 +168,15 @@ async function loadHarness({
 }
 
 /** Checks a run without a registry, so that a refused one leaves no files. */
-export async function checkRun(rooms: RuntimeContext, request: RunRequest): Promise<Outcome<null>> {
-  if (rooms.open.host || hasRegistry(rooms.open)) return ok(null);
-  const { prepareThread, ports } = await loadHarness(rooms);
+export async function checkRun(
+  { open, library }: RuntimeContext,
+  request: RunRequest,
+  isWhole = false,
+): Promise<Outcome<null>> {
+  // The keys of providers can be on the machines of the workers.
+  const isElsewhere = open.host !== undefined || open.shared.address !== undefined;
+  if (isElsewhere || (hasRegistry(open) && !isWhole)) return ok(null);
+  const { prepareThread, ports } = await loadHarness({ open, library });
   const prepared = await prepareThread(ports, request);
   return prepared.ok ? ok(null) : prepared;
 }

@@ -164,6 +164,7 @@ export function watchThreads(ports: WatchPorts) {
     ...createRawStreams({ dir, clock, trouble, redactor: known.redactor }),
     written: (id) => transcripts.written(id),
     ahead: (id, seq) => transcripts.ahead(id, seq),
+    traced: (id) => spans?.request?.(id),
     mask: (id, text, inputs) =>
       (inputs === undefined ? known.redactor(id) : known.redactorBelow(id, inputs)).text(text),
     done(id) {
@@ -209,7 +210,7 @@ export function watchThreads(ports: WatchPorts) {
     async ready(): Promise<void> {
       if (spans || !Object.hasOwn(globalThis, SDK)) return;
       const { createTelemetry } = await telemetry();
-      spans ??= createTelemetry({ now, thread });
+      spans ??= createTelemetry({ clock, thread });
     },
     /** Returns the text without the secrets of the thread. */
     mask: (id: string, text: string): string => known.redactor(id).text(text),

@@ -47,8 +47,10 @@ export interface RunRequest {
    * and not run. A directive with `mode="plan"` is planned without this option.
    */
   plan?: boolean | 'check';
-  /** A person holds a conversation. Only a directive whose model replies can have one. */
-  chat?: true;
+  /** A person holds a conversation, in an editor for `acp`. Only a directive whose model replies can have one. */
+  chat?: true | 'acp';
+  /** Id of the new thread. Absent: it is generated. An id in use is refused with `thread_exists`. */
+  id?: string;
   /** The actor of the request and its surface. */
   by?: StartedBy;
 }

@@ -59,7 +59,7 @@ import {
   isUnaffordable,
   splitLimits,
 } from './run-hook.ts';
-import { CHAT, hasHooks } from './runner.ts';
+import { ACP, CHAT, hasHooks } from './runner.ts';
 
 export interface ThreadOrigin {
   parent?: Thread;
@@ -204,7 +204,7 @@ function startPrepared(...run: Parameters<typeof begin>): ReturnType<typeof begi
 }
 
 /** Surfaces whose actor is a person or a program of that person. */
-const PEOPLE: ReadonlySet<string> = new Set(['cli', 'library', 'web']);
+const PEOPLE: ReadonlySet<string> = new Set(['cli', 'library', 'web', 'acp']);
 
 /** Returns the audit row of a person or a policy that starts a thread. */
 export const startRow = (
@@ -438,9 +438,10 @@ export async function runDirective(
   return await goOnChanged(ports, ran);
 }
 
-const rootOrigin = ({ by, chat }: RunRequest): ThreadOrigin => ({
+const rootOrigin = ({ by, chat, id }: RunRequest): ThreadOrigin => ({
   by,
-  ...(chat && { runner: CHAT }),
+  ...(id !== undefined && { id }),
+  ...(chat && { runner: chat === ACP ? ACP : CHAT }),
 });
 
 /** Prepares a thread for another machine. If the store has a fleet, a provider key can be missing here. */

@@ -67,16 +67,16 @@ const failedSinks = (reports: Json): string[] =>
   });
 
 /** Feeds events to the reader. After an error the stream continues without it. */
-function feed(reader: StreamReader, raw: ModelRequest['raw']) {
+function feed(reader: StreamReader, raw: ModelRequest['raw'] = []) {
   let isOpen = true;
   return {
     events(events: readonly StreamEvent[]): void {
       for (const event of events) {
-        raw?.write(event);
+        for (const stream of raw) stream.write(event);
         if (isOpen) isOpen = reader.push(event).ok;
       }
     },
-    end: () => raw?.end(),
+    end: () => raw.forEach((stream) => stream.end()),
   };
 }
 
@@ -119,6 +119,8 @@ export function createModelPort(kernel: Pick<EmbeddedKernel, 'line'>): ModelPort
         // A tool with sinks of its own sends its parameters instead of the body.
         const isWhole = sender.formed?.text !== '';
         const whole = body.ok && files && isWhole ? putFiles(body.output, files) : undefined;
+        const { url, text } = sender.formed ?? {};
+        if (url) for (const stream of raw ?? []) stream.sent?.(url, text ?? '');
         const sent: Outcome<Json> =
           body.ok && sender.formed
             ? await sender.formed.send(whole ?? body.output, {

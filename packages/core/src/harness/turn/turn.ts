@@ -38,6 +38,7 @@ async function requestOf(thread: Thread, account: TurnAccount): Promise<ModelReq
   const { ports, place, journal, talk, budget } = thread;
   const { conversation, ratio, isStreamKept } = talk;
   const { watch } = ports;
+  const file = isStreamKept ? watch.rawStream?.(place.id, journal.turn) : undefined;
   const { messages, ...files } = await requestFiles(thread);
   // The last turn follows from the turns that are counted and the limit in force. The journal has both, so a
   // replay needs no event for it. A question of a script has no turns to plan.
@@ -63,7 +64,7 @@ async function requestOf(thread: Thread, account: TurnAccount): Promise<ModelReq
     cacheKey: hash('sha256', place.chain.at(-1) ?? place.id).slice(0, 32),
     // A comparison reads a journal whose secrets are still references, so its seals are not exact.
     areSealsOff: talk.areSealsOff === true || talk.isCompared === true,
-    ...(isStreamKept && watch.rawStream ? { raw: watch.rawStream(place.id, journal.turn) } : {}),
+    raw: [file, watch.traced?.(place.id)].filter((stream) => stream !== undefined),
   };
 }
 
