@@ -157,7 +157,7 @@ export async function loadHarness({
       const allowsLower = policies.current().policy.allowsLowerPrices;
       return createPrices(library.config('pricing').layers, { clock, allowsLower });
     },
-    models: () => withStandIn(withEndpoints(library.config('models')), open.own.standIn),
+    models: () => withStandIn(withEndpoints(library.config('models'), open.env), open.own.standIn),
     env,
     async fileMarks(path: string, sha256: string) {
       const { fileMarks } = await import('./file-marks.ts');

@@ -1,7 +1,7 @@
 // Sends one request to a model through the provider's tool, which is prepared once per conversation. The events
 // of the stream go straight into the reader.
 import { text as wholeText } from 'node:stream/consumers';
-import { getOwn, type Json, type Outcome, ok, textAt } from '../../base/index.ts';
+import { compact, getOwn, type Json, type Outcome, ok, textAt } from '../../base/index.ts';
 import {
   type EmbeddedKernel,
   type FormedBody,
@@ -39,14 +39,14 @@ interface Sender {
 
 function createSender(
   line: ToolLine,
-  { protocol, model, max_tokens_parameter }: ResolvedModel,
-  { system, tools }: Pick<ModelRequest, 'system' | 'tools'>,
+  { protocol, model, max_tokens_parameter, reasoning }: ResolvedModel,
+  { system, tools, cacheKey }: Pick<ModelRequest, 'system' | 'tools' | 'cacheKey'>,
   thread: string | undefined,
   by: string | undefined,
 ): Sender {
-  const fixed = { model, system, tools, stream: true, ...(by !== undefined && { sealedBy: by }) };
-  const cap = max_tokens_parameter ? { max_tokens_parameter } : {};
-  const writer = createRequestWriter(protocol, { ...fixed, ...cap }, (parameters) => {
+  const own = compact({ sealedBy: by, max_tokens_parameter, reasoning, cache_key: cacheKey });
+  const fixed = { model, system, tools, stream: true, ...own };
+  const writer = createRequestWriter(protocol, fixed, (parameters) => {
     const formed = line.form(parameters, 'messages', thread);
     if (!formed.ok) return formed;
     sender.formed = formed.output;
