@@ -98,7 +98,10 @@ export function runModule(
   { root, env, write }: Fixture,
   name = 'example.ts',
 ): string {
-  const file = write(name, text.replaceAll("'kernmantle'", `'${LIBRARY}'`));
+  const program = text
+    .replaceAll("'kernmantle'", `'${LIBRARY}'`)
+    .replaceAll("'@opentelemetry/api'", `'${import.meta.resolve('@opentelemetry/api')}'`);
+  const file = write(name, program);
   return execFileSync(process.execPath, [file], { cwd: root, env: { ...env }, encoding: 'utf8' });
 }
 

@@ -140,7 +140,7 @@ export const hasRegistry = (open: Pick<OpenProject, 'project' | 'own' | 'shared'
 type Harness = typeof import('../harness/index.ts');
 
 /** Loads the harness and creates the ports that prepare a thread. */
-async function loadHarness({
+export async function loadHarness({
   open,
   library,
 }: Pick<RuntimeContext, 'open' | 'library'>): Promise<Harness & { ports: PreparePorts }> {
@@ -157,7 +157,7 @@ async function loadHarness({
       const allowsLower = policies.current().policy.allowsLowerPrices;
       return createPrices(library.config('pricing').layers, { clock, allowsLower });
     },
-    models: () => withStandIn(withEndpoints(library.config('models')), open.own.standIn),
+    models: () => withStandIn(withEndpoints(library.config('models'), open.env), open.own.standIn),
     env,
     async fileMarks(path: string, sha256: string) {
       const { fileMarks } = await import('./file-marks.ts');

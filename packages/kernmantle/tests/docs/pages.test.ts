@@ -88,6 +88,7 @@ describe.skipIf(sandbox.kind === 'none')('with child processes (needs a sandbox)
 test.each([
   ['docs/library.md', 6],
   ['docs/threads-from-your-program.md', 3],
+  ['docs/telemetry.md', 1],
 ])('the programs of %s', (page, count) => {
   const blocks = blocksOf(readPage(page));
   const fixture = makeFixture();

@@ -43,6 +43,8 @@ const PATHS: Readonly<Record<string, Protocol>> = {
   '/messages': 'anthropic',
   '/v1/chat/completions': 'openai',
   '/chat/completions': 'openai',
+  '/v1/responses': 'responses',
+  '/responses': 'responses',
 };
 
 type Choose = Exclude<ProviderScript, string | readonly ScriptedReply[]>;
