@@ -114,7 +114,12 @@ const ORDER: Readonly<Record<string, readonly (readonly string[])[]>> = {
   mcp: [['client', 'server'], ['connector'], ['runtime'], ['extension.ts']],
   fleet: [['postgres'], ['copy'], ['runtime', 'worker', 'local-server.ts'], ['extension.ts']],
   web: [['model'], ['server', 'page']],
-  kernmantle: [['extensions.ts'], ['.'], ['mcp-server', 'agent'], ['testing.ts']],
+  kernmantle: [
+    ['extensions.ts'],
+    ['.', 'conversation'],
+    ['acp', 'mcp-server', 'agent'],
+    ['testing.ts'],
+  ],
   'kernmantle/cli': [
     ['terminal'],
     ['command.ts'],

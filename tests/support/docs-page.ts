@@ -101,6 +101,7 @@ export function writeModule(
   const linked = text
     .replaceAll("'kernmantle'", `'${LIBRARY}'`)
     .replaceAll("'kernmantle/testing'", `'${TESTING}'`)
+    .replaceAll("'@opentelemetry/api'", `'${import.meta.resolve('@opentelemetry/api')}'`)
     .replaceAll("'zod'", `'${import.meta.resolve('zod')}'`);
   return write(name, linked);
 }

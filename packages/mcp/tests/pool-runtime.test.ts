@@ -1,6 +1,7 @@
 // Tests the pool in a runtime: requests in traces of an OpenTelemetry SDK, and files that servers
 // leave behind in the audit.
 import { readFileSync } from 'node:fs';
+import { documentedNames } from '@kernmantle/test-support/tracing';
 import { SpanKind, type SpanOptions, type Tracer, trace } from '@opentelemetry/api';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { startServer } from './support/changing-server.ts';
@@ -62,6 +63,8 @@ test('a call of another server’s tool is a span with the names of the conventi
     'server.address': hostname,
     'server.port': Number(port),
   });
+  const names = seen.flatMap(({ options }) => Object.keys(options.attributes ?? {}));
+  expect(documentedNames('MCP client')).toEqual(expect.arrayContaining(names));
   expect(call).not.toHaveProperty('error');
   expect(JSON.stringify(seen)).not.toContain('sesame');
   expect(server.calls).toContainEqual(

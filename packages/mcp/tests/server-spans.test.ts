@@ -1,86 +1,17 @@
 // Tests spans of client requests in an OpenTelemetry SDK: one span each, below the client's trace,
 // with the spans of started directives below it.
-import { AsyncLocalStorage } from 'node:async_hooks';
 import { signAsUser } from '@kernmantle/test-support/attacks';
 import { directive, openStage, READ } from '@kernmantle/test-support/thread-project';
-import { Client } from '@modelcontextprotocol/client';
+import { attributeNames, documentedNames, recordTraces } from '@kernmantle/test-support/tracing';
+import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
 import { InMemoryTransport } from '@modelcontextprotocol/server';
-import {
-  type Context,
-  context,
-  ROOT_CONTEXT,
-  type Span,
-  type SpanOptions,
-  type Tracer,
-  trace,
-} from '@opentelemetry/api';
-import { afterEach, expect, onTestFinished, test } from 'vitest';
-import { createMcpHost } from '../src/index.ts';
+import { expect, onTestFinished, test } from 'vitest';
+import { createMcpHost, createMcpHttp } from '../src/index.ts';
 import { createMcpServer } from '../src/server/server.ts';
 import { startDirective } from './support/threads.ts';
 
-interface Seen {
-  name: string;
-  options: SpanOptions;
-  parent: string | undefined;
-  id: string;
-  ended: boolean;
-  error?: unknown;
-}
-
-/** A minimal tracing SDK that records spans. */
-function record(): Seen[] {
-  const seen: Seen[] = [];
-  const tracer = {
-    startSpan(name: string, options: SpanOptions, at: Context) {
-      const parent = trace.getSpanContext(at)?.spanId;
-      const one: Seen = {
-        name,
-        options,
-        parent,
-        id: `${seen.length}`.padStart(16, 'a'),
-        ended: false,
-      };
-      seen.push(one);
-      const span = {
-        setAttribute(key: string, value: unknown) {
-          if (key === 'error.type') one.error = value;
-          return span;
-        },
-        setAttributes: () => span,
-        setStatus: () => span,
-        isRecording: () => true,
-        spanContext: () => ({ traceId: 'b'.repeat(32), spanId: one.id, traceFlags: 1 }),
-        end() {
-          one.ended = true;
-        },
-      };
-      return span as unknown as Span;
-    },
-  } as unknown as Tracer;
-  trace.setGlobalTracerProvider({ getTracer: () => tracer });
-  const storage = new AsyncLocalStorage<Context>();
-  context.setGlobalContextManager({
-    active: () => storage.getStore() ?? ROOT_CONTEXT,
-    with: (at, work, self, ...args) => storage.run(at, () => work.call(self as never, ...args)),
-    bind: (_at, target) => target,
-    enable() {
-      return this;
-    },
-    disable() {
-      return this;
-    },
-  });
-  return seen;
-}
-
-afterEach(() => {
-  trace.disable();
-  context.disable();
-});
-
 test('every request is a span under the trace of its client, without what was said', async () => {
-  const seen = record();
+  const { spans: seen } = recordTraces();
   const files = directive('look', { permissions: READ });
   const { runtime, fixture } = await openStage(
     { ...files, '../home/policy.yaml': '{}\n' },
@@ -110,17 +41,51 @@ test('every request is a span under the trace of its client, without what was sa
     },
   });
   const listed = seen.find(({ name }) => name === 'tools/list');
-  expect(listed?.options.attributes).toMatchObject({ 'mcp.method.name': 'tools/list' });
+  expect(listed?.attributes).toMatchObject({ 'mcp.method.name': 'tools/list' });
   const [started, refused] = seen.filter(({ name }) => name === 'tools/call execute');
   expect(started).toMatchObject({ parent: spanId, ended: true });
-  expect(started?.options.attributes).toMatchObject({
+  expect(started?.attributes).toMatchObject({
     'mcp.method.name': 'tools/call',
     'gen_ai.tool.name': 'execute',
     'mcp.client.name': 'outside',
   });
-  expect(started).not.toHaveProperty('error');
-  expect(refused).toMatchObject({ error: 'permission_denied', ended: true });
+  expect(started?.attributes).not.toHaveProperty('error.type');
+  expect(refused).toMatchObject({
+    attributes: { 'error.type': 'permission_denied' },
+    ended: true,
+  });
   const thread = seen.find(({ name }) => name === 'invoke_agent look');
   expect(thread?.parent).toBe(started?.id);
   expect(JSON.stringify(seen)).not.toContain('sesame');
 });
+
+test.each(['legacy', 'auto'] as const)(
+  'over HTTP the headers have the trace of a client, and its spans the documented names (%s)',
+  async (mode) => {
+    const { spans } = recordTraces();
+    const { runtime } = await openStage({}, {});
+    const http = await createMcpHttp(
+      createMcpHost(runtime, '1.0.0', () => {}),
+      {},
+    );
+    onTestFinished(() => http.close());
+    const about = { name: 'outside', version: '1.0.0' };
+    const client = new Client(about, { versionNegotiation: { mode } });
+    const spanId = 'c'.repeat(16);
+    const headers = { traceparent: `00-${'d'.repeat(32)}-${spanId}-01` };
+    const transport = new StreamableHTTPClientTransport(new URL('http://127.0.0.1/mcp'), {
+      requestInit: { headers },
+      fetch: (url, init) => http.fetch(new Request(url, init), { id: 'x', role: 'steer' }),
+    });
+    await client.connect(transport);
+    onTestFinished(() => client.close());
+    await client.readResource({ uri: 'kernmantle://sesame' }).catch(() => undefined);
+    await client.callTool({ name: 'help', arguments: { topic: 'sesame' } });
+    const called = spans.find(({ name }) => name === 'tools/call help');
+    expect(called).toMatchObject({ parent: spanId, ended: true });
+    expect('mcp.session.id' in (called?.attributes ?? {})).toBe(mode === 'legacy');
+    const documented = documentedNames('MCP server');
+    expect(attributeNames(spans).filter((name) => !documented.includes(name))).toEqual([]);
+    expect(JSON.stringify(spans)).not.toContain('sesame');
+  },
+);

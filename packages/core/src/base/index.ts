@@ -105,4 +105,4 @@ export {
   suggestion,
   withoutHidden,
 } from './text.ts';
-export { formatYaml, frontMatterAt, parseYaml, splitFrontMatter } from './yaml.ts';
+export { formatYaml, frontMatterAt, parseYaml, splitFrontMatter, withYamlValues } from './yaml.ts';

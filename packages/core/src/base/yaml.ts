@@ -4,7 +4,7 @@ import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import type { Node } from 'yaml';
 import { setOwn } from './json.ts';
-import type { Json, JsonObject } from './outcome.ts';
+import { fail, type Json, type JsonObject, messageOf, type Outcome, ok } from './outcome.ts';
 import type { Position } from './text.ts';
 import type * as Yaml from './yaml-library.ts';
 
@@ -213,6 +213,25 @@ function read(text: string): YamlDocument {
   };
 
   return { value: convert(document.contents, 0), problems, locate };
+}
+
+interface YamlValue {
+  readonly path: readonly string[];
+  readonly value: Json;
+}
+
+/** Returns the text with these values. Comments, order and all other values stay. */
+export function withYamlValues(text: string, values: readonly YamlValue[]): Outcome<string> {
+  const { problems } = parseYaml(text);
+  const [problem] = problems;
+  if (problem) return fail('config_invalid', `line ${problem.line}: ${problem.message}`);
+  const document = library().parseDocument(text, READING);
+  try {
+    for (const { path, value } of values) document.setIn(path, document.createNode(value));
+    return ok(document.toString({ lineWidth: 0 }));
+  } catch (error) {
+    return fail('config_invalid', messageOf(error));
+  }
 }
 
 export const formatYaml = (value: Json): string => library().stringify(value, { lineWidth: 0 });

@@ -5,6 +5,7 @@ export { type Ending, type LoopPorts, runLoop, type Turn } from './loop.ts';
 export { runMemory } from './memory/memory-primitive.ts';
 export { type FollowedRun, followThread } from './observe/follow-thread.ts';
 export type { ScheduleNotice } from './observe/notify.ts';
+export type { RequestSpan } from './observe/telemetry.ts';
 export { auditCalls, type RunObserver, telemetry, watchThreads } from './observe/watch-threads.ts';
 export { runReader } from './reading/reader-primitive.ts';
 export { type CompareOptions, compareModel } from './replay/compare-model.ts';
@@ -46,3 +47,4 @@ export type {
 } from './thread/ports.ts';
 export type { HarnessPorts, LiveThreads, PreparePorts, Thread } from './thread/thread.ts';
 export { createModelPort } from './turn/ask-model.ts';
+export { type CheckResult, type ModelTest, testModel } from './turn/test-model.ts';

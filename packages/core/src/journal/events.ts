@@ -33,6 +33,7 @@ import {
   markedText,
   marks,
   message,
+  mode,
   numbers,
   ran,
   result,
@@ -51,6 +52,7 @@ export const EVENTS = {
       { directive: text, version: text, inputs: data, model: text, message: text, limits: data },
       {
         stream: yes,
+        mode,
         rules,
         ran,
         /** `run`: the model writes a plan before it reads anything. `check`: the plan is not executed. */
@@ -203,8 +205,14 @@ export const EVENTS = {
     },
   ),
   warning: entry(warning, {
-    text: ({ percent, limit, current, max }) =>
-      line('!', 'limit', `${percent} % of ${limit} used: ${current} of ${max}`),
+    text: (data) =>
+      data.code === 'seals_dropped'
+        ? line('!', 'idle', `${data.count} seals are not sent: another model wrote them`)
+        : line(
+            '!',
+            'limit',
+            `${data.percent} % of ${data.limit} used: ${data.current} of ${data.max}`,
+          ),
     survivesRewind: true,
     hasRow: true,
   }),
@@ -273,6 +281,8 @@ export const EVENTS = {
         limits: data,
         /** The model of the following turns. */
         model: text,
+        /** The mode of the following turns, which a person set. */
+        mode,
       },
     ),
     {

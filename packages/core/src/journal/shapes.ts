@@ -48,10 +48,11 @@ const usage: Check<Usage> = fields({
   context_tokens: number,
   estimated: flag,
 });
+const seal = fields({ by: text, data: text });
 const block = either(
-  fields({ type: word('text'), text }),
-  fields({ type: word('thinking'), text }, { signature: text, redacted: text }),
-  fields({ type: word('tool_call'), id: text, name: text, arguments: data }),
+  fields({ type: word('text'), text }, { seal }),
+  fields({ type: word('thinking'), text }, { redacted: yes, seal }),
+  fields({ type: word('tool_call'), id: text, name: text, arguments: data }, { seal }),
   fields({ type: word('tool_result'), id: text, content: json }, { is_error: flag }),
 ) as Check<Block>;
 /** A file of the thread. Its bytes are an artifact. */
@@ -108,8 +109,10 @@ const guard = is<GuardSource>(
 /** Rules of the directives above a thread, or of a directive that a call executed. */
 export const rules = fields(
   { guards: list(guard) },
-  { ask_first: yes, no_auto_fix: yes, escalate: yes },
+  { ask_first: yes, no_auto_fix: yes, escalate: yes, read_only: yes },
 );
+/** Rights that a person has left to the directive: to read only, to ask before changes, or all that it declares. */
+export const mode = word('read', 'ask', 'declared');
 const names = list(text);
 const kinds = is<Record<string, string>>(
   (value) => isObject(value) && Object.values(value).every((one) => typeof one === 'string'),
@@ -261,7 +264,7 @@ export const hook = fields(
     held: resultContent,
   },
 );
-export const warning = fields({
+const limitWarning = fields({
   name: word('warning'),
   code: warned,
   limit,
@@ -269,6 +272,11 @@ export const warning = fields({
   current: number,
   max: number,
 });
+export const warning = either(
+  limitWarning,
+  /** The model does not get this number of seals, because another model wrote them. */
+  fields({ name: word('warning'), code: word('seals_dropped'), count: number }),
+);
 /**
  * The start of the thread of a hook, with its subject: the checkpoint, and the state of a call, a request or a
  * start there. A process that resumes the thread continues its hook with this data.
@@ -283,7 +291,7 @@ export const hookStart = fields(
     call_id: text,
     held: resultContent,
     fault,
-    warning,
+    warning: limitWarning,
   },
 );
 
@@ -337,7 +345,8 @@ export const retry = either(
   /** One more request for the same turn. The run is not restarted. */
   fields(
     { try: number, because: text, wait_ms: number, model: text },
-    { attempt: none, annealed: none },
+    /** `seals`: from this request on no seal is sent. */
+    { seals: word('off'), attempt: none, annealed: none },
   ),
 );
 export const streamError = either(failed, broken);

@@ -20,6 +20,7 @@ export {
   lazyPrimitive,
   moduleSink,
   openFetch,
+  openLocalFetch,
   probeSandboxNow,
   shippedPrimitives,
   shippedSinks,

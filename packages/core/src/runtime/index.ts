@@ -30,6 +30,9 @@ import {
   withRooms,
 } from './threads.ts';
 
+/** Key under which a registered SDK is found. */
+const SDK = Symbol.for('opentelemetry.js.api.1');
+
 /** Opens a project and runs no code of it. Problems of the project appear when it is used. */
 export async function createRuntime(options: ExtendedOptions = {}): Promise<Outcome<Runtime>> {
   const opened = await wireRuntime(options);
@@ -151,11 +154,17 @@ async function wireRuntime(
       const answer = await kernel[verb](plain as never, caller);
       return answer.ok ? ok(answer.output.data) : answer;
     },
+    models: async () => (await import('./project-models.ts')).projectModels(rooms),
+    async traced(request, work, failed) {
+      if (!Object.hasOwn(globalThis, SDK)) return await work();
+      const { telemetry } = await import('../harness/index.ts');
+      return await (await telemetry()).inSpan(request, work, failed);
+    },
     instructions() {
       const item = library.find('knowledge', 'system/universal_prompt', 'bundle');
       return item.ok ? item.output.text.trim() : '';
     },
-    mayRun: (request) => checkRun(rooms, request),
+    mayRun: (request, isWhole) => checkRun(rooms, request, isWhole),
     async threads(live = {}, own = []) {
       const opened = await worlds.open();
       if (!opened.ok) return opened;
@@ -241,12 +250,12 @@ export const openMemory = async (runtime: Runtime) =>
 export type { Runtime } from './runtime.ts';
 
 /** Returns the schedules of a project. The code is loaded with the first call. */
-export const openSchedules = async (runtime: Runtime) =>
+export const openSchedules = async (runtime: Runtime): Promise<ProjectSchedules> =>
   (await import('./schedules/project-schedules.ts')).projectSchedules(runtime);
-export type {
-  ProjectSchedules,
-  ScheduleRequest,
-} from './schedules/project-schedules.ts';
+
+import type { ProjectSchedules } from './schedules/project-schedules.ts';
+
+export type { ScheduleRequest } from './schedules/project-schedules.ts';
 export { noted, signFiles } from './sign-files.ts';
 export {
   type Actor,
@@ -267,3 +276,4 @@ export {
 } from './thread-signals.ts';
 export { allThreads, openModel, registryFile, registryKey, type Threads } from './threads.ts';
 export { chatDirective } from './user-settings.ts';
+export type { ProjectSchedules };

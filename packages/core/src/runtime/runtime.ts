@@ -1,7 +1,7 @@
 // The interface of an opened project for commands, servers and embedding programs.
 import type { Json, JsonObject, Outcome } from '../base/index.ts';
 import type { PolicyState } from '../flow/index.ts';
-import type { RunRequest } from '../harness/index.ts';
+import type { RequestSpan, RunRequest } from '../harness/index.ts';
 import type { Catalogs, Item, Library } from '../items/index.ts';
 import type { Audit, AuditFilter, Caller, Kernel, SandboxReport, Verb } from '../kernel/index.ts';
 import type { KeyFolder, TrustStore } from '../trust/index.ts';
@@ -9,6 +9,7 @@ import type { ThreadObserver } from './extension.ts';
 import type { CallOptions } from './open-kernel.ts';
 import type { RuntimeContext } from './open-project.ts';
 import type { ServedItems } from './project-identity.ts';
+import type { projectModels } from './project-models.ts';
 import type { AuditAnswer } from './read-audit.ts';
 import type { RegistryAdmin } from './registry.ts';
 import type { Threads } from './threads.ts';
@@ -36,10 +37,21 @@ export interface Runtime {
   caller(options?: CallOptions): Caller;
   /** Calls one verb with plain JSON, for the command line, MCP and programs. */
   call(verb: Verb, request: JsonObject, options?: CallOptions): Promise<Outcome<Json>>;
+  /** Lists and tests models, and adds those of a server. */
+  models(): Promise<ReturnType<typeof projectModels>>;
+  /** Runs work in a span below the caller's trace. Without an OpenTelemetry SDK it only runs the work. */
+  traced<T>(
+    request: RequestSpan,
+    work: () => Promise<T>,
+    failed: (answer: T) => string | undefined,
+  ): Promise<T>;
   /** Returns the short text that tells a model how to use the four tools. */
   instructions(): string;
-  /** Checks whether this run would be refused, without creating a thread or a registry. */
-  mayRun(request: RunRequest): Promise<Outcome<null>>;
+  /**
+   * Checks whether this run would be refused, without creating a thread or a registry. Without `isWhole` a project with
+   * a registry passes, because the run itself makes the check.
+   */
+  mayRun(request: RunRequest, isWhole?: boolean): Promise<Outcome<null>>;
   /**
    * Returns the threads of this project. Opens the registry on the first call. `own`: items of the program that
    * only these threads find.

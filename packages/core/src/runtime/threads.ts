@@ -144,10 +144,10 @@ export const hasRegistry = (open: Pick<OpenProject, 'project' | 'own' | 'shared'
 type Harness = typeof import('../harness/index.ts');
 
 /** Loads the harness and creates the ports that prepare a thread. */
-async function loadHarness({
+export async function loadHarness({
   open,
   library,
-}: RuntimeContext): Promise<Harness & { ports: PreparePorts }> {
+}: Pick<RuntimeContext, 'open' | 'library'>): Promise<Harness & { ports: PreparePorts }> {
   const { project, policies, clock, env } = open;
   const [harness, { createPrices, withEndpoints, withStandIn }] = await Promise.all([
     import('../harness/index.ts'),
@@ -163,7 +163,7 @@ async function loadHarness({
       const allowsLower = policies.current().policy.allowsLowerPrices;
       return createPrices(library.config('pricing').layers, { clock, allowsLower });
     },
-    models: () => withStandIn(withEndpoints(library.config('models')), standIn),
+    models: () => withStandIn(withEndpoints(library.config('models'), open.env), standIn),
     env,
     async fileMarks(path: string, sha256: string) {
       const { fileMarks } = await import('./file-marks.ts');
@@ -174,9 +174,15 @@ async function loadHarness({
 }
 
 /** Checks a run without a registry, so that a refused one leaves no files. */
-export async function checkRun(rooms: RuntimeContext, request: RunRequest): Promise<Outcome<null>> {
-  if (rooms.open.host || hasRegistry(rooms.open)) return ok(null);
-  const { prepareThread, ports } = await loadHarness(rooms);
+export async function checkRun(
+  { open, library }: RuntimeContext,
+  request: RunRequest,
+  isWhole = false,
+): Promise<Outcome<null>> {
+  // The keys of providers can be on the machines of the workers.
+  const isElsewhere = open.host !== undefined || open.shared.address !== undefined;
+  if (isElsewhere || (hasRegistry(open) && !isWhole)) return ok(null);
+  const { prepareThread, ports } = await loadHarness({ open, library });
   const prepared = await prepareThread(ports, request);
   return prepared.ok ? ok(null) : prepared;
 }
@@ -350,7 +356,7 @@ function watchOver(
 }
 
 /** Options that a running thread cannot get. */
-const CHANGING = ['from', 'words', 'attach', 'limits', 'model'] as const;
+const CHANGING = ['from', 'words', 'attach', 'limits', 'model', 'mode'] as const;
 
 /** Resumes a thread, unless it runs here and the options would change it. */
 const resumeIn = (

@@ -150,7 +150,7 @@ function checkOptions(about: string, options: Partial<ToolOptions>): void {
 }
 
 /** Returns the parameters with their roles. Throws for a role of an unknown parameter. */
-function parametersOf(
+function readInput(
   about: string,
   input: ToolInput,
   roles: Readonly<Record<string, string>>,
@@ -193,7 +193,7 @@ export function tool<const S extends ToolInput>(options: ToolOptions<S>): AgentT
     risk,
     ...(labels && { labels }),
     ...(requires && { requires }),
-    ...parametersOf(about, input, { ...options.roles }),
+    ...readInput(about, input, { ...options.roles }),
     ...(output && { output_schema: objectSchema(about, 'output', output, 'output') }),
     result: { untrusted: untrusted !== false },
     run: async (values, { signal, idempotencyKey = '', thread = '' }) =>

@@ -48,6 +48,7 @@ test('forks', () => follow('docs/fork.md'));
 test('memory', () => follow('docs/memory.md'));
 test('schedules', () => follow('docs/schedules.md'));
 test('the chat', () => follow('docs/chat.md'));
+test('editors', () => follow('docs/acp.md'));
 test('errors', () => follow('docs/errors.md'));
 test('whoever answers for it', () => follow('docs/answering.md'));
 test('untrusted data', () => follow('docs/untrusted-data.md'));
@@ -87,6 +88,7 @@ describe.skipIf(sandbox.kind === 'none')('with child processes (needs a sandbox)
 test.each([
   ['docs/library.md', 4],
   ['docs/threads-from-your-program.md', 3],
+  ['docs/telemetry.md', 1],
 ])('the programs of %s', (page, count) => {
   const blocks = blocksOf(readPage(page));
   const fixture = makeFixture();

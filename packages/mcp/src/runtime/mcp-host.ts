@@ -34,12 +34,13 @@ const ABOUT: Readonly<Record<string, string>> = {
 
 const spanned: NonNullable<McpHost['span']> = async (request, work, failed) => {
   if (!isTraced()) return await work();
-  const { method, target, client, traceparent, tracestate } = request;
+  const { method, target, client, session, traceparent, tracestate } = request;
   const { inSpan } = await import('@kernmantle/core/harness').then(({ telemetry }) => telemetry());
   const about = ABOUT[method];
   const attributes = {
     'mcp.method.name': method,
     'mcp.client.name': client,
+    ...(session === '' ? {} : { 'mcp.session.id': session }),
     ...(about === undefined ? {} : { [about]: target }),
     ...(method === 'tools/call' ? { 'gen_ai.operation.name': 'execute_tool' } : {}),
   };

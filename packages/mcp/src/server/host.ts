@@ -37,7 +37,9 @@ export interface AnsweredRequest {
   readonly target: string;
   /** Name that the client claims, without any check. */
   readonly client: string;
-  /** Trace headers. Empty if the client sent none. */
+  /** Id of the session over HTTP. Empty: the connection has none. */
+  readonly session: string;
+  /** Trace of the client, from the request or its headers. Empty if the client sent none. */
   readonly traceparent: string;
   readonly tracestate: string;
 }

@@ -4,7 +4,16 @@ import { getOwn, isObject, type Json, type JsonObject } from '@kernmantle/core/b
 import type { McpServer } from '@modelcontextprotocol/server';
 import type { AnsweredRequest, McpHost } from './host.ts';
 
-type Handler = (request: { method: string; params?: JsonObject }, context: unknown) => unknown;
+/** The part of the SDK's context that a span needs. */
+interface RequestContext {
+  readonly sessionId?: string;
+  readonly http?: { readonly req?: Request };
+}
+
+type Handler = (
+  request: { method: string; params?: JsonObject },
+  context?: RequestContext,
+) => unknown;
 
 /** The field that names the subject of a request, by method. */
 const TARGETS: Readonly<Record<string, string>> = {
@@ -15,18 +24,27 @@ const TARGETS: Readonly<Record<string, string>> = {
 
 const MAX_TARGET = 200;
 
-function aboutOf(method: string, params: JsonObject, client: string): AnsweredRequest {
+function aboutOf(
+  method: string,
+  params: JsonObject,
+  client: string,
+  { sessionId = '', http }: RequestContext = {},
+): AnsweredRequest {
   const text = (value: Json | undefined): string => (typeof value === 'string' ? value : '');
   const target = text(getOwn(params, TARGETS[method] ?? ''));
   const meta = getOwn(params, '_meta') ?? null;
+  const isInMeta = text(getOwn(meta, 'traceparent')) !== '';
+  const traceOf = (name: string): string =>
+    isInMeta ? text(getOwn(meta, name)) : (http?.req?.headers.get(name) ?? '');
   // The address of a resource can contain a handle, so only its kind is recorded.
   const subject = method === 'resources/read' ? target.replace(/(:\/\/).*/s, '$1') : target;
   return {
     method,
     client,
     target: subject.slice(0, MAX_TARGET),
-    traceparent: text(getOwn(meta, 'traceparent')),
-    tracestate: text(getOwn(meta, 'tracestate')),
+    session: sessionId,
+    traceparent: traceOf('traceparent'),
+    tracestate: traceOf('tracestate'),
   };
 }
 
@@ -48,7 +66,7 @@ export function addSpans({ server }: McpServer, host: McpHost, client: () => str
         const code = getOwn(getOwn(structuredContent, 'error'), 'code');
         return typeof code === 'string' ? code : 'tool_error';
       };
-      return await span(aboutOf(method, params, client()), answer, failed);
+      return await span(aboutOf(method, params, client(), context), answer, failed);
     });
   }
 }

@@ -4,6 +4,7 @@ import { basename } from 'node:path';
 import { compact, fail, ok, plainText } from '@kernmantle/core/base';
 import { personAuditRow } from '@kernmantle/core/runtime';
 import { type Context, Hono } from 'hono';
+import { matchedRoutes } from 'hono/route';
 import type { Me, WebRole } from '../model/api.ts';
 import type { WebAccess } from './access/authenticate.ts';
 import type { Rejection } from './access/request-guard.ts';
@@ -168,7 +169,18 @@ function createApi(parts: WebParts, access: WebAccess, open: OpenAnswers): Hono<
       context.set('onRefused', (needed) => noteRefused(parts, context, needed));
       open.add(verdict.asker.id, env.outgoing);
     }
-    await next();
+    const route = matchedRoutes(context).at(-1)?.path ?? '';
+    const span = {
+      name: `${req.method} ${route}`,
+      side: 'server',
+      attributes: { 'http.request.method': req.method, 'http.route': route },
+      parent: compact({
+        traceparent: req.header('traceparent'),
+        tracestate: req.header('tracestate'),
+      }),
+    } as const;
+    const failed = () => (context.res.status < 500 ? undefined : String(context.res.status));
+    await parts.runtime.traced(span, next, failed);
     return undefined;
   });
   addSession(api, parts, access, open);

@@ -9,10 +9,15 @@ import {
   trace,
 } from '@opentelemetry/api';
 import { afterEach, expect, test } from 'vitest';
+import type { JsonObject } from '../../base/index.ts';
 import type { JournalEvent } from '../../journal/index.ts';
 import { createTelemetry, inSpan } from './telemetry.ts';
 
+let time = 0;
+const CLOCK = { now: () => time, monotonic: () => time };
+
 afterEach(() => {
+  time = 0;
   trace.disable();
   metrics.disable();
 });
@@ -160,7 +165,7 @@ const RUN: readonly JournalEvent[] = [
 test('a run is a tree of spans with names and numbers, and without a word of it', () => {
   const { spans, counted } = record();
   const telemetry = createTelemetry({
-    now: () => 10,
+    clock: CLOCK,
     thread: () => ({ directive: 'look', kind: 'thread' }),
   });
   for (const event of RUN) telemetry('a', { ...event, turn: 1 });
@@ -186,18 +191,112 @@ test('a run is a tree of spans with names and numbers, and without a word of it'
     'gen_ai.usage.cache_read.input_tokens': 100,
   });
   expect(counted.map(([name, value]) => [name, value])).toEqual([
+    ['gen_ai.client.operation.duration', 0],
     ['gen_ai.client.token.usage', 130],
     ['gen_ai.client.token.usage', 5],
     ['kernmantle.spend', 0.25],
     ['kernmantle.denials', 1],
+    ['gen_ai.client.operation.duration', 0],
   ]);
   expect(JSON.stringify([spans, counted])).not.toContain('canary');
+});
+
+const OWN_URL = new URL('https://models.example/v1');
+const FRAMES = {
+  anthropic: [{ type: 'message_start', message: { id: 'msg_1', content: 'canary' } }],
+  chat: [
+    { id: 'msg_1', choices: [{ delta: { content: 'canary "reasoning_tokens"' } }] },
+    { choices: [], usage: { completion_tokens_details: { reasoning_tokens: 7 } } },
+  ],
+  responses: [
+    { type: 'response.created', response: { id: 'msg_1' } },
+    { response: { usage: { output_tokens_details: { reasoning_tokens: 7 } } } },
+  ],
+  gemini: [
+    { responseId: 'msg_1', usageMetadata: { thoughtsTokenCount: 2 } },
+    { responseId: 'msg_1', usageMetadata: { thoughtsTokenCount: 7 } },
+  ],
+};
+const BODIES: readonly JsonObject[] = [
+  { temperature: 0.5, response_format: {}, messages: ['canary'] },
+  { temperature: 0.5, text: { format: {} } },
+  { temperature: 0.5, output_config: { format: {} } },
+  { generationConfig: { temperature: 0.5, responseJsonSchema: {} } },
+];
+
+test.each(Object.entries(FRAMES))('a request has the facts of a stream of %s', (name, frames) => {
+  const { spans, counted } = record();
+  const thread = () => ({ directive: 'look', kind: 'thread' }) as const;
+  for (const body of BODIES) {
+    spans.length = counted.length = time = 0;
+    const telemetry = createTelemetry({ clock: CLOCK, thread });
+    for (const event of [START, TURN]) telemetry('a', { ...event, turn: 1 });
+    const stream = telemetry.request?.('a');
+    stream?.sent?.(OWN_URL, JSON.stringify(body));
+    for (const frame of frames) {
+      time += 500;
+      stream?.write({ data: JSON.stringify(frame) });
+    }
+    const end: JournalEvent = { type: 'turn_end', data: { called_off: true } };
+    telemetry('a', { ...end, turn: 1 });
+    const request = spans.find(({ name }) => name === 'chat m-1');
+    expect(request).toMatchObject({ ended: true, failed: true });
+    expect(request?.attributes).toMatchObject({
+      'server.address': 'models.example',
+      'server.port': 443,
+      'gen_ai.request.temperature': 0.5,
+      'gen_ai.output.type': 'json',
+      'gen_ai.response.id': 'msg_1',
+      'gen_ai.response.time_to_first_chunk': 0.5,
+      ...(name !== 'anthropic' && { 'gen_ai.usage.reasoning.output_tokens': 7 }),
+    });
+    expect(counted.map(([measure, value]) => [measure, value])).toEqual([
+      ['gen_ai.client.operation.time_to_first_chunk', 0.5],
+      ...frames.slice(1).map(() => ['gen_ai.client.operation.time_per_output_chunk', 0.5]),
+      ['gen_ai.client.operation.duration', time / 1000],
+    ]);
+    expect(JSON.stringify([spans, counted])).not.toContain('canary');
+  }
+});
+
+test('a field of a response that is no id and no number stays out of the span', () => {
+  const { spans } = record();
+  const thread = () => ({ directive: 'look', kind: 'thread' }) as const;
+  const telemetry = createTelemetry({ clock: CLOCK, thread });
+  telemetry('a', { ...TURN, turn: 1 });
+  const stream = telemetry.request?.('a');
+  for (const data of [
+    'canary',
+    '[]',
+    '{"id":"the canary","usage":{"output_tokens_details":{"reasoning_tokens":"canary"}}}',
+  ]) {
+    stream?.write({ data });
+  }
+  telemetry('a', { type: 'thread_end', data: { status: 'killed', reason: '' }, turn: 1 });
+  stream?.write({ data: '{"id":"late"}' });
+  expect(JSON.stringify(spans)).not.toMatch(/canary|late/);
+});
+
+test.each([
+  ['openai', 'openai'],
+  ['amazon-bedrock', 'aws.bedrock'],
+  ['constructor', 'constructor'],
+  ['workshop', 'workshop'],
+])('provider %s is named %s', (provider, name) => {
+  const { spans } = record();
+  const thread = () => ({ directive: 'look', kind: 'thread' }) as const;
+  createTelemetry({ clock: CLOCK, thread })('a', {
+    type: 'turn_start',
+    data: { ...TURN.data, provider },
+    turn: 1,
+  });
+  expect(spans[2]?.attributes['gen_ai.provider.name']).toBe(name);
 });
 
 test('a child hangs below its parent, and what is open at the end is closed', () => {
   const { spans } = record();
   const telemetry = createTelemetry({
-    now: () => 10,
+    clock: CLOCK,
     thread: (id) => ({ directive: id, kind: 'thread', ...(id === 'b' && { parent: 'a' }) }),
   });
   telemetry('a', { ...START, turn: 0 });
@@ -215,7 +314,7 @@ test('a child hangs below its parent, and what is open at the end is closed', ()
 
 test('without an SDK nobody is asked for anything', () => {
   const telemetry = createTelemetry({
-    now: () => 0,
+    clock: CLOCK,
     thread: () => {
       throw new Error('asked');
     },

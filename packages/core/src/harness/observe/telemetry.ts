@@ -15,7 +15,16 @@ import {
   SpanStatusCode,
   trace,
 } from '@opentelemetry/api';
-import { getOwn, plainText } from '../../base/index.ts';
+import {
+  type Clock,
+  compact,
+  getOwn,
+  type Json,
+  numberAt,
+  parseObject,
+  plainText,
+  textAt,
+} from '../../base/index.ts';
 import type {
   DataOf,
   HookAnswered,
@@ -25,17 +34,19 @@ import type {
   ToolResult,
 } from '../../journal/index.ts';
 import type { Usage } from '../../llm/index.ts';
-import type { ThreadFacts } from '../thread/ports.ts';
+import type { RawStream, ThreadFacts } from '../thread/ports.ts';
 
 /** Receives every event of every thread. */
 export interface Telemetry {
   (thread: string, event: Noted): void;
   /** Called when a thread starts or resumes, because its span belongs to the context that is active then. */
   opened?(thread: string): void;
+  /** Returns an observer of the request that the thread sends now. It keeps times, numbers and an id. */
+  request?(thread: string): RawStream;
 }
 
 interface TelemetryPorts {
-  now(): number;
+  clock: Clock;
   /** Returns facts of a thread that this process started or resumed. */
   thread(id: string): ThreadFacts | undefined;
 }
@@ -52,7 +63,12 @@ const NAME = 'kernmantle';
 
 function instruments() {
   const meter = metrics.getMeter(NAME);
+  const seconds = (name: string, description: string) =>
+    meter.createHistogram(`gen_ai.client.operation.${name}`, { unit: 's', description });
   return {
+    duration: seconds('duration', 'time of a model request'),
+    first: seconds('time_to_first_chunk', 'time from a request to the first piece of its answer'),
+    next: seconds('time_per_output_chunk', 'time between two pieces of an answer'),
     tokens: meter.createHistogram('gen_ai.client.token.usage', {
       unit: '{token}',
       description: 'tokens of a model request',
@@ -66,6 +82,60 @@ function instruments() {
       description: 'steps that a right, a policy or a guard refused',
     }),
   };
+}
+
+/** Names of the conventions, by the name of a provider. Any other provider keeps its own name. */
+const PROVIDERS: Readonly<Record<string, string>> = {
+  gemini: 'gcp.gemini',
+  google: 'gcp.gemini',
+  vertex: 'gcp.vertex_ai',
+  'google-vertex': 'gcp.vertex_ai',
+  bedrock: 'aws.bedrock',
+  'amazon-bedrock': 'aws.bedrock',
+  azure: 'azure.ai.openai',
+};
+const providerName = (name: string): string =>
+  Object.hasOwn(PROVIDERS, name) ? (PROVIDERS[name] ?? name) : name;
+
+const requestAttributes = ({ model, provider }: DataOf<'turn_start'>): Attributes => ({
+  'gen_ai.operation.name': 'chat',
+  'gen_ai.provider.name': providerName(provider),
+  'gen_ai.request.model': model,
+});
+
+/** Returns the facts of a request's body. Its texts are not read. */
+function bodyFacts(url: URL, body: Json): Attributes {
+  const config = getOwn(body, 'generationConfig');
+  const format =
+    getOwn(body, 'response_format') ??
+    getOwn(getOwn(body, 'output_config') ?? getOwn(body, 'text'), 'format') ??
+    getOwn(config, 'responseJsonSchema');
+  return compact({
+    'server.address': url.hostname,
+    'server.port': Number(url.port) || (url.protocol === 'http:' ? 80 : 443),
+    'gen_ai.request.temperature': numberAt(body, 'temperature') ?? numberAt(config, 'temperature'),
+    'gen_ai.output.type': format === undefined ? 'text' : 'json',
+  });
+}
+
+/** Only an id is copied: a server could send any text in this field. */
+const RESPONSE_ID = /^[\w.:-]{1,128}$/;
+const REASONING = /"(?:reasoning_tokens|thoughtsTokenCount)"/;
+
+/** Returns the id of a response and its tokens of reasoning, from an event of any protocol. */
+function eventFacts(event: Json): Attributes {
+  const response = getOwn(event, 'response') ?? getOwn(event, 'message') ?? event;
+  const id = textAt(response, 'id') || textAt(response, 'responseId');
+  const usage = getOwn(response, 'usage');
+  const details =
+    getOwn(usage, 'completion_tokens_details') ?? getOwn(usage, 'output_tokens_details');
+  const tokens =
+    numberAt(details, 'reasoning_tokens') ??
+    numberAt(getOwn(response, 'usageMetadata'), 'thoughtsTokenCount');
+  return compact({
+    'gen_ai.response.id': RESPONSE_ID.test(id) ? id : undefined,
+    'gen_ai.usage.reasoning.output_tokens': tokens,
+  });
 }
 
 /** Returns the number of all input tokens. Other attributes have the cached parts. */
@@ -114,16 +184,15 @@ function startTurn(own: Open, data: DataOf<'turn_start'>, turn: number): void {
   own.request = startChild(`chat ${data.model}`, inTurn(own), {
     kind: SpanKind.CLIENT,
     attributes: {
-      'gen_ai.operation.name': 'chat',
-      'gen_ai.provider.name': data.provider,
-      'gen_ai.request.model': data.model,
+      ...requestAttributes(data),
       'gen_ai.request.max_tokens': data.max_tokens,
+      'gen_ai.request.stream': true,
     },
   });
 }
 
-function endRequest(own: Open, reply: Reply | undefined, error?: string): void {
-  if (reply) own.request?.setAttributes(usageAttributes(reply));
+function endRequest(own: Open, { reply, error }: RequestEnd, facts: Attributes = {}): void {
+  own.request?.setAttributes({ ...facts, ...(reply && usageAttributes(reply)) });
   endWith(own.request, error);
   delete own.request;
 }
@@ -163,8 +232,26 @@ function endThread(own: Open, { status, code }: DataOf<'thread_end'>): void {
   endWith(own.thread, FAILED.has(status) ? (code ?? status) : undefined);
 }
 
+interface RequestEnd {
+  readonly reply?: Reply;
+  readonly error?: string;
+}
+
+/** Returns the end of the open request, if the event ends one. */
+function requestEnd({ type, data }: JournalEvent): RequestEnd | undefined {
+  if (type === 'assistant_message') return data.injected ? undefined : { reply: data };
+  if (type === 'error') return { error: data.code };
+  if (type === 'stream_error') return { error: data.code ?? data.reason };
+  return type === 'turn_end' || type === 'thread_end' ? { error: 'cancelled' } : undefined;
+}
+
+function describeAgent(own: Open, { version, ran }: DataOf<'thread_start'>): void {
+  const id = ran?.items[0]?.sha256;
+  own.thread.setAttributes(compact({ 'gen_ai.agent.id': id, 'gen_ai.agent.version': version }));
+}
+
 /** Keeps the spans of the threads that run here. */
-function createSpans({ now, thread: describe }: TelemetryPorts) {
+function createSpans({ clock, thread: describe }: TelemetryPorts) {
   const open = new Map<string, Open>();
   const startedIn = new Map<string, Context>();
   function begin(id: string): Open | undefined {
@@ -187,18 +274,19 @@ function createSpans({ now, thread: describe }: TelemetryPorts) {
     return own;
   }
   const opened = (id: string): void => void startedIn.set(id, context.active());
-  const onEvent = (id: string, event: Noted): void => {
+  const onEvent = (id: string, event: Noted, facts?: Attributes): void => {
     // This event repeats other events, and the last one comes after the end of the thread.
     if (event.type === 'status') return;
     const own = open.get(id) ?? begin(id);
     if (!own) return;
     const { type, data } = event;
-    if (type === 'turn_start') startTurn(own, data, event.turn);
-    else if (type === 'assistant_message' && !data.injected) endRequest(own, data);
+    const end = own.request && requestEnd(event);
+    if (end) endRequest(own, end, facts);
+    if (type === 'thread_start') describeAgent(own, data);
+    else if (type === 'turn_start') startTurn(own, data, event.turn);
     else if (type === 'tool_call') startCall(own, data);
     else if (type === 'tool_result') endCall(own, data);
-    else if (type === 'hook') hook(own, data, now());
-    else if (type === 'error') endRequest(own, undefined, data.code);
+    else if (type === 'hook') hook(own, data, clock.now());
     else if (type === 'thread_end') {
       endThread(own, data);
       open.delete(id);
@@ -209,8 +297,8 @@ function createSpans({ now, thread: describe }: TelemetryPorts) {
 
 type Instruments = ReturnType<typeof instruments>;
 
-function countUsage({ tokens, spend }: Instruments, reply: Reply): void {
-  const attributes = { 'gen_ai.operation.name': 'chat', 'gen_ai.response.model': reply.model };
+function countUsage({ tokens, spend }: Instruments, reply: Reply, request: Attributes): void {
+  const attributes = { ...request, 'gen_ai.response.model': reply.model };
   const { usage } = reply;
   tokens.record(inputTokens(usage), { ...attributes, 'gen_ai.token.type': 'input' });
   tokens.record(usage.output_tokens, { ...attributes, 'gen_ai.token.type': 'output' });
@@ -218,29 +306,75 @@ function countUsage({ tokens, spend }: Instruments, reply: Reply): void {
   if (spent > 0) spend.add(spent, attributes);
 }
 
-/** Returns a function that counts events. Another SDK gets new instruments. */
-function createMeasures(): (event: JournalEvent) => void {
+interface OpenRequest {
+  readonly at: number;
+  readonly attributes: Attributes;
+  facts: Attributes;
+  lastChunk?: number;
+}
+
+/** Measures events and the streams of requests. Another SDK gets new instruments. */
+function createMeasures({ clock }: TelemetryPorts) {
+  const open = new Map<string, OpenRequest>();
   let measured: { provider: unknown; by: Instruments } | undefined;
   const instrumentsNow = (): Instruments => {
     const provider = metrics.getMeterProvider();
     if (measured?.provider !== provider) measured = { provider, by: instruments() };
     return measured.by;
   };
-  return ({ type, data }) => {
-    if (type === 'permission_denied') {
-      const missing = plainText(data.detail.missing) || 'policy';
-      instrumentsNow().denials.add(1, { 'kernmantle.capability': missing });
-    } else if (type === 'assistant_message' && !data.injected) countUsage(instrumentsNow(), data);
+  const secondsSince = (at: number): number => (clock.monotonic() - at) / 1000;
+  function chunk(request: OpenRequest, data: string): void {
+    const { lastChunk, attributes } = request;
+    const isFirst = lastChunk === undefined;
+    const seconds = secondsSince(lastChunk ?? request.at);
+    request.lastChunk = clock.monotonic();
+    instrumentsNow()[isFirst ? 'first' : 'next'].record(seconds, attributes);
+    const facts = isFirst || REASONING.test(data) ? eventFacts(parseObject(data) ?? null) : {};
+    const time = isFirst && { 'gen_ai.response.time_to_first_chunk': seconds };
+    request.facts = { ...request.facts, ...facts, ...time };
+  }
+  return {
+    facts: (id: string): Attributes | undefined => open.get(id)?.facts,
+    request: (id: string): RawStream => ({
+      sent(url, body) {
+        const request = open.get(id);
+        if (request) request.facts = bodyFacts(url, parseObject(body) ?? null);
+      },
+      write({ data }) {
+        const request = open.get(id);
+        if (request) chunk(request, data);
+      },
+      end: () => undefined,
+    }),
+    onEvent(id: string, event: JournalEvent): void {
+      const { type, data } = event;
+      if (type === 'permission_denied') {
+        const missing = plainText(data.detail.missing) || 'policy';
+        instrumentsNow().denials.add(1, { 'kernmantle.capability': missing });
+      } else if (type === 'turn_start') {
+        open.set(id, { at: clock.monotonic(), attributes: requestAttributes(data), facts: {} });
+      }
+      const request = open.get(id);
+      const end = request && requestEnd(event);
+      if (!request || !end) return;
+      open.delete(id);
+      const error = end.error === undefined ? {} : { 'error.type': end.error };
+      instrumentsNow().duration.record(secondsSince(request.at), {
+        ...request.attributes,
+        ...error,
+      });
+      if (end.reply) countUsage(instrumentsNow(), end.reply, request.attributes);
+    },
   };
 }
 
 export function createTelemetry(ports: TelemetryPorts): Telemetry {
-  const [span, measure] = [createSpans(ports), createMeasures()];
+  const [span, measure] = [createSpans(ports), createMeasures(ports)];
   const onEvent = (thread: string, event: Noted): void => {
-    span(thread, event);
-    measure(event);
+    span(thread, event, measure.facts(thread));
+    measure.onEvent(thread, event);
   };
-  return Object.assign(onEvent, { opened: span.opened });
+  return Object.assign(onEvent, { opened: span.opened, request: measure.request });
 }
 
 interface WrittenTrace {
@@ -248,7 +382,7 @@ interface WrittenTrace {
   readonly tracestate?: string;
 }
 
-interface RequestSpan {
+export interface RequestSpan {
   readonly name: string;
   readonly side: 'server' | 'client';
   readonly attributes: Attributes;

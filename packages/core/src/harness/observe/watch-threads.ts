@@ -13,7 +13,7 @@ import {
 } from '../../base/index.ts';
 import type { ComposedPolicy, Frame, RecordEntry } from '../../flow/index.ts';
 import type { Library } from '../../items/index.ts';
-import { type Noted, withTexts } from '../../journal/index.ts';
+import { type Noted, shownData, withTexts } from '../../journal/index.ts';
 import { type Audit, auditRow, type Caller, type Kernel } from '../../kernel/index.ts';
 import type { Store } from '../../store/index.ts';
 import { deriveVaultKey, type KeyPair } from '../../trust/index.ts';
@@ -121,7 +121,7 @@ function createListening(
       flush(thread);
       onRecorded(
         thread,
-        withTexts(event, (data) => known.redactor(thread).json(data)),
+        withTexts(event, (data) => known.redactor(thread).json(shownData(event.type, data))),
       );
     },
   };
@@ -176,6 +176,7 @@ export function watchThreads(ports: WatchPorts) {
     ...createRawStreams({ dir, clock, trouble, redactor: known.redactor }),
     written: (id) => transcripts.written(id),
     ahead: (id, seq) => transcripts.ahead(id, seq),
+    traced: (id) => spans?.request?.(id),
     mask: (id, text, inputs) =>
       (inputs === undefined ? known.redactor(id) : known.redactorBelow(id, inputs)).text(text),
     done(id) {
@@ -221,7 +222,7 @@ export function watchThreads(ports: WatchPorts) {
     async ready(): Promise<void> {
       if (spans || !Object.hasOwn(globalThis, SDK)) return;
       const { createTelemetry } = await telemetry();
-      spans ??= createTelemetry({ now, thread });
+      spans ??= createTelemetry({ clock, thread });
     },
     /** Returns the text without the secrets of the thread. */
     mask: (id: string, text: string): string => known.redactor(id).text(text),

@@ -4,7 +4,7 @@ import { hidesUntrusted, type Recorded, startOf } from '../../journal/index.ts';
 import type { LeasedThread } from '../../store/index.ts';
 import { createCostMeter, NO_COST, unpackCost } from '../limits/cost.ts';
 import { createApproved } from '../rights/approved-rights.ts';
-import { createRules, rulesOf } from '../rights/thread-rules.ts';
+import { createRules, rulesIn } from '../rights/thread-rules.ts';
 import { createRights } from '../rights/thread-token.ts';
 import { shortenShown } from '../step/large-result.ts';
 import { createLoopDetector } from '../step/loop-detector.ts';
@@ -146,7 +146,7 @@ export async function createThread(ports: HarnessPorts, start: Start): Promise<O
   const own = await createRights(ports, row, prepared);
   if (!own.ok) return own;
   const rules = createRules({
-    own: rulesOf(prepared.directive, ports.project),
+    own: rulesIn(prepared, ports.project),
     inherited: startOf(start.history)?.rules,
     parent: parent?.rights.rules,
   });

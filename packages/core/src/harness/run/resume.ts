@@ -139,7 +139,9 @@ export async function prepareAgain(
   // The start of the thread decided whether its steps are planned.
   const { plan: _, ...rest } = prepared.output;
   const planned = start?.plan ? { plan: start.plan } : {};
-  return ok({ ...rest, ...planned, limits: limitsSet(history, row) });
+  const set = history.findLast(({ type, data }) => type === 'signal' && data.mode !== undefined);
+  const mode = set?.type === 'signal' ? set.data.mode : start?.mode;
+  return ok({ ...rest, ...planned, ...(mode && { mode }), limits: limitsSet(history, row) });
 }
 
 interface RecreatedThread {
@@ -148,7 +150,7 @@ interface RecreatedThread {
   history: readonly Recorded[];
   prepared: Prepared;
   /** New limits and the new model, for the signal event. */
-  news: Pick<DataOf<'signal'>, 'limits' | 'model' | 'compact' | 'focus'>;
+  news: Pick<DataOf<'signal'>, 'limits' | 'model' | 'mode' | 'compact' | 'focus'>;
   change: Pick<Refusable, 'limits' | 'raise'>;
 }
 
@@ -167,10 +169,11 @@ async function withNews(
   const model = name === undefined ? undefined : newModel(ports, prepared, limits, name);
   if (model && !model.ok) return model;
   return ok({
-    prepared: { ...prepared, limits },
+    prepared: { ...prepared, limits, ...(options.mode && { mode: options.mode }) },
     news: {
       ...(set && { limits: set.output.set }),
       ...(model && { model: model.output }),
+      ...(options.mode && { mode: options.mode }),
       ...(options.compact && { compact: true as const, ...focusOf(options.compact) }),
     },
     change: set ? { limits: packLimits(limits), raise: set.output.raise } : {},

@@ -153,6 +153,8 @@ export interface WatchPort {
   onText?(thread: string, piece: string): void;
   /** Opens the raw stream of a thread that keeps the events of its provider. */
   rawStream?(thread: string, turn: number): RawStream;
+  /** Returns the observer that traces the next request of a thread. Absent: no SDK is registered. */
+  traced?(thread: string): RawStream | undefined;
   sinks?(thread: string): SinkWatch;
   /** Counts the events of the transcript after this number, which the store lost. */
   ahead?(thread: string, seq: number): LostCommits;
@@ -175,6 +177,8 @@ interface SinkWatch {
 }
 
 export interface RawStream {
+  /** Called before the request is sent. `body` is JSON with the settings of the request. */
+  sent?(url: URL, body: string): void;
   write(event: StreamEvent): void;
   /** Called once, however the request ended. */
   end(): void;
@@ -218,10 +222,14 @@ export interface ModelRequest {
   written: WrittenMessages;
   /** Options for the estimate if the provider reports no usage, and the receiver of text as it arrives. */
   reading: ReaderOptions;
+  /** 32 hex digits that all threads of a tree share, for the cache of the provider. */
+  cacheKey?: string;
+  /** True if no seal is sent, not even to the model that wrote it. */
+  areSealsOff?: boolean;
   /** Time on the monotonic clock after which the request is not sent. */
   sendBy?: number;
-  /** Receives every event of the stream unchanged. */
-  raw?: RawStream;
+  /** Receive every event of the stream unchanged. */
+  raw?: readonly RawStream[];
   marks?: () => Descriptor;
   /** Returns the observer of the sinks that the provider's tool declares. */
   sinks?: () => SinkWatch | undefined;

@@ -1,7 +1,7 @@
 // Sends one request to a model through the provider's tool, which is prepared once per conversation. The events
 // of the stream go straight into the reader.
 import { text as wholeText } from 'node:stream/consumers';
-import { getOwn, type Json, type Outcome, ok, textAt } from '../../base/index.ts';
+import { compact, getOwn, type Json, type Outcome, ok, textAt } from '../../base/index.ts';
 import {
   type EmbeddedKernel,
   type FormedBody,
@@ -29,6 +29,8 @@ import type { Thread } from '../thread/thread.ts';
 interface Sender {
   readonly line: ToolLine;
   readonly model: string;
+  /** Model whose seals are sent. Absent: none are sent. */
+  readonly by: string | undefined;
   readonly system: string;
   readonly tools: readonly ToolDefinition[];
   readonly writer: RequestWriter;
@@ -37,21 +39,25 @@ interface Sender {
 
 function createSender(
   line: ToolLine,
-  { protocol, model, max_tokens_parameter }: ResolvedModel,
-  { system, tools }: Pick<ModelRequest, 'system' | 'tools'>,
+  { protocol, model, max_tokens_parameter, reasoning }: ResolvedModel,
+  { system, tools, cacheKey }: Pick<ModelRequest, 'system' | 'tools' | 'cacheKey'>,
   thread: string | undefined,
+  by: string | undefined,
 ): Sender {
-  const fixed = { model, system, tools, stream: true };
-  const cap = max_tokens_parameter ? { max_tokens_parameter } : {};
-  const writer = createRequestWriter(protocol, { ...fixed, ...cap }, (parameters) => {
+  const own = compact({ sealedBy: by, max_tokens_parameter, reasoning, cache_key: cacheKey });
+  const fixed = { model, system, tools, stream: true, ...own };
+  const writer = createRequestWriter(protocol, fixed, (parameters) => {
     const formed = line.form(parameters, 'messages', thread);
     if (!formed.ok) return formed;
     sender.formed = formed.output;
     return ok(formed.output.text);
   });
-  const sender: Sender = { line, model, system, tools, writer, formed: undefined };
+  const sender: Sender = { line, model, by, system, tools, writer, formed: undefined };
   return sender;
 }
+
+/** Returns the name of a model in its seals. */
+export const sealerOf = ({ provider, model }: ResolvedModel): string => `${provider}/${model}`;
 
 /** Returns a line for each failed sink. The stream continued without them. */
 const failedSinks = (reports: Json): string[] =>
@@ -61,16 +67,16 @@ const failedSinks = (reports: Json): string[] =>
   });
 
 /** Feeds events to the reader. After an error the stream continues without it. */
-function feed(reader: StreamReader, raw: ModelRequest['raw']) {
+function feed(reader: StreamReader, raw: ModelRequest['raw'] = []) {
   let isOpen = true;
   return {
     events(events: readonly StreamEvent[]): void {
       for (const event of events) {
-        raw?.write(event);
+        for (const stream of raw) stream.write(event);
         if (isOpen) isOpen = reader.push(event).ok;
       }
     },
-    end: () => raw?.end(),
+    end: () => raw.forEach((stream) => stream.end()),
   };
 }
 
@@ -84,13 +90,15 @@ export function createModelPort(kernel: Pick<EmbeddedKernel, 'line'>): ModelPort
     thread: string | undefined,
   ): Sender {
     const cached = senders.get(request.written);
+    const by = request.areSealsOff ? undefined : sealerOf(model);
     const isSame =
       cached?.line === line &&
       cached.model === model.model &&
+      cached.by === by &&
       cached.system === request.system &&
       cached.tools === request.tools;
     if (cached && isSame) return cached;
-    const sender = createSender(line, model, request, thread);
+    const sender = createSender(line, model, request, thread, by);
     senders.set(request.written, sender);
     return sender;
   }
@@ -103,13 +111,16 @@ export function createModelPort(kernel: Pick<EmbeddedKernel, 'line'>): ModelPort
     const { line, authority } = admitted.output;
     return ok({
       async ask(request, signal) {
-        const { messages, maxTokens, written, reading, raw, marks, sinks, sendBy, files } = request;
+        const { messages, maxTokens, written, raw, marks, sinks, sendBy, files } = request;
+        const reading = { ...request.reading, sealedBy: sealerOf(model) };
         const sender = senderFor(line, model, request, thread);
         const body = sender.writer.body({ messages, maxTokens, written });
         let reader: StreamReader | undefined;
         // A tool with sinks of its own sends its parameters instead of the body.
         const isWhole = sender.formed?.text !== '';
         const whole = body.ok && files && isWhole ? putFiles(body.output, files) : undefined;
+        const { url, text } = sender.formed ?? {};
+        if (url) for (const stream of raw ?? []) stream.sent?.(url, text ?? '');
         const sent: Outcome<Json> =
           body.ok && sender.formed
             ? await sender.formed.send(whole ?? body.output, {

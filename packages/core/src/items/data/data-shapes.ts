@@ -64,6 +64,8 @@ const models = open({
       key: text,
       models: texts,
       max_tokens_parameter: text,
+      reasoning: text,
+      elsewhere: open({ protocol: text, tool: text, thread_tool: text }),
     }),
   ),
   tiers: tableOf(open({ provider: text, model: text, fallback: text })),
@@ -71,6 +73,7 @@ const models = open({
     open({
       provider: text,
       max_output: count,
+      reasoning: text,
       aliases: texts,
       input: listOf(oneOf(['text', 'image', 'pdf'])),
       image_tokens: count,

@@ -1,6 +1,6 @@
 // Creates the primitives and sinks of the kernel. Their code is loaded when a chain first ends in one, because
 // most processes need only one or two and should start fast.
-import { type Clock, fail, type Outcome, plainText, suggestion } from '../../base/index.ts';
+import { type Clock, fail, type Outcome, ok, plainText, suggestion } from '../../base/index.ts';
 import type { BuiltinFunction } from '../file-tools/content.ts';
 import type { CheckedFetch, CheckedFetchPorts } from '../http/checked-fetch.ts';
 import { httpConfig } from '../http/config-shape.ts';
@@ -154,6 +154,27 @@ export async function startResident(
 export async function openFetch(ports: CheckedFetchPorts): Promise<CheckedFetch> {
   const { createCheckedFetch } = await import('../http/checked-fetch.ts');
   return createCheckedFetch(ports);
+}
+
+const LOCAL = new Set(['loopback', 'private', 'unique-local', 'carrier-grade NAT']);
+
+/** Opens `fetch` for an address that a person typed. It may be loopback or private, and `isLocal` tells if it was. */
+export async function openLocalFetch(ports: Pick<CheckedFetchPorts, 'clock' | 'maxBytes'>) {
+  const { addressKind } = await import('../http/address-kind.ts');
+  const { lookup: lookupAll } = await import('node:dns/promises');
+  const isLocal = (address: string): boolean => LOCAL.has(addressKind(address) ?? '');
+  const reached = new Set<string>();
+  const client = await openFetch({
+    ...ports,
+    verify: () => ok(null),
+    async lookup(host) {
+      const all = (await lookupAll(host, { all: true })).map(({ address }) => address);
+      for (const address of all) reached.add(address);
+      return all;
+    },
+    isHostAllowed: (_host, address) => isLocal(reached.add(address) && address),
+  });
+  return { ...client, isLocal: () => reached.size > 0 && [...reached].every(isLocal) };
 }
 
 export async function probeSandboxNow(): Promise<SandboxReport> {

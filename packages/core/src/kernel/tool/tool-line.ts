@@ -54,6 +54,8 @@ interface LineSending {
 
 export interface FormedBody {
   readonly text: string;
+  /** Address of the request. Absent: the tool sends it with sinks of its own. */
+  readonly url?: URL;
   /** Sends `body` in place of the original text. Returns the result of a call of the tool. */
   send(body: string | StreamedBody, sending: LineSending): Promise<Outcome<JsonObject>>;
 }
@@ -105,6 +107,7 @@ function resultOf(received: Received): Outcome<JsonObject> {
 /** Sends from the connection directly to the reader. */
 const direct = (plan: Plan, prepared: PreparedRequest): FormedBody => ({
   text: prepared.request.body ?? '',
+  url: prepared.request.url,
   async send(body, { authority, signal, sendBy, reader }) {
     const { events, end } = reader();
     const received = await prepared.send(body, {

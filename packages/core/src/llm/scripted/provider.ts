@@ -53,6 +53,8 @@ const PATHS: Readonly<Record<string, Protocol>> = {
   '/messages': 'anthropic',
   '/v1/chat/completions': 'openai',
   '/chat/completions': 'openai',
+  '/v1/responses': 'responses',
+  '/responses': 'responses',
 };
 
 type Choose = Exclude<ProviderScript, string | readonly ScriptedReply[]>;
@@ -230,7 +232,7 @@ const framesOf = ({ pieces }: Wire): { event: string; data: string }[] =>
     });
 
 /** Returns the result as the tool of a provider would return it. */
-function resultOf({ status, pieces, end }: Wire, count: number): Outcome<Json> {
+function sentResult({ status, pieces, end }: Wire, count: number): Outcome<Json> {
   if (status >= 400) {
     const body_excerpt = Buffer.concat(pieces).toString();
     const message = `the scripted model answered ${status}`;
@@ -259,5 +261,5 @@ export async function answerInProcess(
   const reader = createReader('anthropic', options);
   const frames = wire.status >= 400 ? [] : framesOf(wire);
   for (const frame of frames) reader.push(frame);
-  return replyOf('anthropic', resultOf(wire, frames.length), { ...options, reader });
+  return replyOf('anthropic', sentResult(wire, frames.length), { ...options, reader });
 }

@@ -65,7 +65,7 @@ const match = record({
   /** Text that occurs in the last message. */
   last: text,
   model: text,
-  protocol: oneOf<Protocol>(['anthropic', 'openai']),
+  protocol: oneOf<Protocol>(['anthropic', 'openai', 'responses']),
   /** Number of messages of the assistant in the conversation. */
   assistant_messages: count,
 });
@@ -74,6 +74,8 @@ export type ScriptedMatch = ReadBy<typeof match>;
 const reply = record({
   text,
   thinking: text,
+  /** Data of the seal of the thought. Absent: any. */
+  seal: text,
   tool_calls: listOf(call),
   stop: oneOf<Stop>(['end', 'tool_use', 'max_tokens', 'refusal', 'stop_sequence']),
   /** Usage that the answer reports. An absent count is estimated from the sizes. */

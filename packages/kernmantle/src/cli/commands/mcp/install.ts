@@ -40,7 +40,10 @@ function realPlace(file: string): string | undefined {
 }
 
 /** Returns the real path and the text of the file. A link out of the expected folder is refused. */
-function readTarget({ file, within }: SettingsFile): Outcome<{ place: string; text: string }> {
+export function readTarget({
+  file,
+  within,
+}: Pick<SettingsFile, 'file' | 'within'>): Outcome<{ place: string; text: string }> {
   let place: string | undefined;
   try {
     place = realPlace(file);
@@ -57,7 +60,7 @@ function readTarget({ file, within }: SettingsFile): Outcome<{ place: string; te
 }
 
 /** Returns only the changed lines, because other lines can contain keys of the user. */
-function changedLines(before: string, after: string): string[] {
+export function changedLines(before: string, after: string): string[] {
   const [old, now] = [before, after].map((text) => (text === '' ? [] : text.split('\n')));
   if (!old || !now) return [];
   let start = 0;
@@ -92,7 +95,11 @@ function replaceFile(place: string, text: string, mode: number): void {
 }
 
 /** Writes a backup, then the new text. Fails if the file changed after it was shown. */
-function write(place: string, before: string, after: string): Outcome<{ backup?: string }> {
+export function writeTarget(
+  place: string,
+  before: string,
+  after: string,
+): Outcome<{ backup?: string }> {
   try {
     mkdirSync(dirname(place), { recursive: true });
     const read = readRegularFile(place, { max: MAX_BYTES });
@@ -112,7 +119,7 @@ function write(place: string, before: string, after: string): Outcome<{ backup?:
   }
 }
 
-function showChange(terminal: Terminal, file: string, lines: readonly string[]): void {
+export function showChange(terminal: Terminal, file: string, lines: readonly string[]): void {
   terminal.note(file);
   for (const line of lines) {
     const colour = line.startsWith('+') ? 'green' : line.startsWith('-') ? 'red' : 'dim';
@@ -156,7 +163,7 @@ export const run = inProject(async (runtime, call) => {
     return fail('needs_input', `\`${file}\` was not changed`, { file, diff: lines, hint });
   }
   const row = personAuditRow(commandActor(call), 'mcp:install', file, client);
-  const done = noted(runtime, row, write(place, text, changed.output));
+  const done = noted(runtime, row, writeTarget(place, text, changed.output));
   const result = done.ok
     ? ok({ client, file, state: 'written', ...done.output, diff: lines })
     : done;
