@@ -55,6 +55,8 @@ export interface RunRequest {
   id?: string;
   /** The actor of the request and its surface. */
   by?: StartedBy;
+  /** Labels of the message and the inputs. With \`untrusted\` they are a stranger's words. */
+  labels?: readonly string[];
 }
 
 export interface StartedBy {
@@ -87,7 +89,7 @@ function findDirective(
   return ok({ item, directive: withExtended(ports, item.directive) });
 }
 
-const SIGNED: ReadonlySet<string> = new Set(['signed', 'bundle']);
+const SIGNED: ReadonlySet<string> = new Set(['signed', 'bundle', 'program']);
 
 /** True if the directive and all its bases are signed. A base grants rights too. */
 function isSignedWhole({ library }: Pick<PreparePorts, 'library'>, item: DirectiveItem): boolean {

@@ -37,6 +37,7 @@ import { modelFor } from '../thread/choose-model.ts';
 import { FROM_USER, packMarks, unpackMarks } from '../thread/conversation.ts';
 import { handleSignals } from '../thread/interruption.ts';
 import { LEASE_MS, type Refusable } from '../thread/journal-writer.ts';
+import { asExecute } from '../thread/permitted-tools.ts';
 import type { LostCommits, ReadyFile, ThreadResult } from '../thread/ports.ts';
 import { replyAt } from '../thread/recorded-answers.ts';
 import { findSnapshot, restoreThread, rewindEvents } from '../thread/restore.ts';
@@ -83,8 +84,9 @@ function endingOfReturn(
   for (const event of results) {
     if (event.type !== 'tool_result' || event.data.is_error) continue;
     const { call_id, content: answer, marks } = event.data;
-    const call = content.find((block) => block.type === 'tool_call' && block.id === call_id);
-    if (call?.type !== 'tool_call' || call.name !== 'execute') continue;
+    const block = content.find((one) => one.type === 'tool_call' && one.id === call_id);
+    const call = block?.type === 'tool_call' ? asExecute(thread.talk.tools, block) : undefined;
+    if (call?.name !== 'execute') continue;
     const callee = { verb: 'execute', request: call.arguments } as const;
     const ending = toReturnValue(thread, callee, answer, unpackMarks(marks));
     if (ending) return ending;
