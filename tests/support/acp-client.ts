@@ -106,6 +106,8 @@ export interface AcpClient {
   notes(): string;
   start(cwd: string): Promise<string>;
   prompt(sessionId: string, text: string): Promise<string>;
+  /** Resolves with the exit code, or with null after a signal. */
+  readonly ended: Promise<number | null>;
   /** Closes the input and returns the exit code. */
   end(): Promise<number | null>;
 }
@@ -133,7 +135,7 @@ export async function acpClient(
   words: readonly string[] = [],
 ): Promise<AcpClient> {
   const child = spawn(process.execPath, [KM, 'acp', ...words], { cwd: root, env });
-  const ended = once(child, 'exit');
+  const ended = once(child, 'exit').then(([code]) => code as number | null);
   onTestFinished(() => void child.kill('SIGKILL'));
   let notes = '';
   child.stderr.on('data', (chunk: Buffer) => {
@@ -181,6 +183,7 @@ export async function acpClient(
     asked,
     checked,
     faults,
+    ended,
     text: () =>
       updates
         .map((one) =>
@@ -201,7 +204,7 @@ export async function acpClient(
     },
     async end() {
       child.stdin.end();
-      return ((await ended) as [number | null])[0];
+      return await ended;
     },
   };
 }

@@ -187,12 +187,13 @@ export function withEndpoints(file: ModelsFile, env: Environment): JsonObject {
   return { ...value, providers: withElsewhere(providers, file, env) };
 }
 
-/** Returns the table with one endpoint for every provider, so that no other is called. */
+/** Returns the table with one endpoint for every provider, so that no other is called. An empty key: none is needed. */
 export function withStandIn(models: JsonObject, standIn: ProviderEndpoint | undefined): JsonObject {
   if (!standIn) return models;
   const providers = Object.entries(objectAt(models, 'providers')).map(([name, provider]) => {
-    const own = isObject(provider) ? provider : {};
-    return [name, { ...own, ...(standIn.key && { key: standIn.key }), endpoint: { ...standIn } }];
+    const { key: own, ...rest } = isObject(provider) ? provider : {};
+    const key = standIn.key ?? own ?? '';
+    return [name, { ...rest, ...(key !== '' && { key }), endpoint: { ...standIn } }];
   });
   return { ...models, providers: Object.fromEntries(providers) };
 }

@@ -12,8 +12,6 @@ import type {
   HarnessPorts,
   LiveThreads,
   ModelPort,
-  PlainRequest,
-  PlainResult,
   PreparePorts,
   ReplayOptions,
   ReplayReport,
@@ -33,7 +31,7 @@ import type {
   ThreadSummary,
 } from '../store/index.ts';
 import { deriveVaultKey } from '../trust/index.ts';
-import { callerOf, createVerify, sharedVerify } from './open-kernel.ts';
+import { createVerify, sharedVerify } from './open-kernel.ts';
 import {
   isSharedStore,
   type OpenProject,
@@ -128,13 +126,19 @@ export function registryKey({ keys }: Pick<OpenProject, 'keys'>): Outcome<Uint8A
   return key.ok ? ok(deriveVaultKey(key.output.exportPrivate())) : key;
 }
 
-export const registryFile = ({ project }: Pick<OpenProject, 'project'>): string =>
-  join(project, '.ai', 'threads', 'registry.db');
+const IN_MEMORY = ':memory:';
+
+export const registryFile = ({
+  project,
+  own: { detached } = {},
+}: Pick<OpenProject, 'project'> & Partial<Pick<OpenProject, 'own'>>): string =>
+  detached ? (detached.registry ?? IN_MEMORY) : join(project, '.ai', 'threads', 'registry.db');
 
 /** Returns false before the first thread, which creates the file. */
 export const hasRegistry = (open: Pick<OpenProject, 'project' | 'own' | 'shared'>): boolean =>
   open.own.openStore !== undefined ||
   open.shared.address !== undefined ||
+  registryFile(open) === IN_MEMORY ||
   existsSync(registryFile(open));
 
 type Harness = typeof import('../harness/index.ts');
@@ -149,6 +153,8 @@ export async function loadHarness({
     import('../harness/index.ts'),
     import('../llm/index.ts'),
   ]);
+  // A model in this process needs no key.
+  const standIn = open.own.model ? { key: '' } : open.own.standIn;
   const ports = {
     project,
     library,
@@ -157,7 +163,7 @@ export async function loadHarness({
       const allowsLower = policies.current().policy.allowsLowerPrices;
       return createPrices(library.config('pricing').layers, { clock, allowsLower });
     },
-    models: () => withStandIn(withEndpoints(library.config('models'), open.env), open.own.standIn),
+    models: () => withStandIn(withEndpoints(library.config('models'), open.env), standIn),
     env,
     async fileMarks(path: string, sha256: string) {
       const { fileMarks } = await import('./file-marks.ts');
@@ -188,20 +194,6 @@ export async function openModel(rooms: RuntimeContext): Promise<ModelPort> {
   const store = isSharedStore(rooms.open) ? await rooms.open.store?.() : undefined;
   if (store?.ok === false) return () => Promise.resolve(store);
   return store ? rooms.model(store.output, model) : model;
-}
-
-/** Runs the loop without a directive: no registry, no thread, only the model and the program's tools. */
-export async function runPlain(
-  rooms: RuntimeContext,
-  request: PlainRequest,
-  signal?: AbortSignal,
-): Promise<Outcome<PlainResult>> {
-  const { modelFor, runPlainLoop, ports } = await loadHarness(rooms);
-  const resolved = modelFor(ports, request.model);
-  if (!resolved.ok) return resolved;
-  const caller = callerOf(rooms.open, { surface: 'harness', name: 'plain loop' });
-  const model = await openModel(rooms);
-  return ok(await runPlainLoop({ model, resolved: resolved.output, caller }, request, signal));
 }
 
 /** Returns every thread that matches the filter. */
@@ -352,6 +344,7 @@ function watchOver(
     clock,
     env,
     dir: join(open.host?.project ?? open.project, '.ai', 'threads'),
+    hasTranscripts: !open.own.detached,
     store,
     library,
     kernel,
@@ -363,7 +356,7 @@ function watchOver(
 }
 
 /** Options that a running thread cannot get. */
-const CHANGING = ['from', 'words', 'attach', 'limits', 'model'] as const;
+const CHANGING = ['from', 'words', 'attach', 'limits', 'model', 'mode'] as const;
 
 /** Resumes a thread, unless it runs here and the options would change it. */
 const resumeIn = (
@@ -404,6 +397,12 @@ export async function openThreadServices(
   return { rooms, store, harness, watch, live: open.live, owner: nameOwner() };
 }
 
+/** Returns the same services over other items. */
+export const withRooms = async (
+  world: ThreadServices,
+  rooms: RuntimeContext,
+): Promise<ThreadServices> => ({ ...world, rooms, harness: await loadHarness(rooms) });
+
 /** Returns the ports for threads that `view` observes. */
 export async function openPorts(
   world: ThreadServices,
@@ -437,7 +436,7 @@ function createPorts(
     clock: open.clock,
     random: systemRandom,
     tokens: { key: () => open.keys.tokenKey(), verify: sharedVerify(open, library) },
-    model: rooms.model(store, harness.createModelPort(kernel)),
+    model: open.own.model ?? rooms.model(store, harness.createModelPort(kernel)),
     script: rooms.script(),
     changeDirective: (id, text) => changeDirective(open, library, id, text),
     frame: (more) => createFrame({ policy: open.policies.current().policy, ...more }),

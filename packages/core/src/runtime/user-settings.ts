@@ -4,6 +4,7 @@ import { statSync } from 'node:fs';
 import { join } from 'node:path';
 import {
   fail,
+  isMissing,
   type Outcome,
   ok,
   openYaml,
@@ -55,7 +56,7 @@ function readSettings(home: string): Outcome<UserSettings> {
   const file = join(home, 'settings.yaml');
   const read = readRegularFile(file, { max: MAX_BYTES, followsLinks: true });
   if ('problem' in read) {
-    if (read.problem.errno === 'ENOENT') return ok({});
+    if (isMissing(read.problem.errno)) return ok({});
     return fail('config_invalid', `\`${file}\`: ${read.problem.message}`, { file });
   }
   const opened = openYaml(read.bytes.toString('utf8'), file);

@@ -65,24 +65,21 @@ export function createPermissions({ rpc, session, store, updates, mayApprove }: 
     return { sessionId: session, toolCall: { ...toolCall, content: [text, ...content] }, options };
   }
 
-  const personFor: PersonFor = (signal) =>
-    mayApprove()
-      ? async (question, over, row) => {
-          const digest = await digestOf(row.id);
-          if (digest === undefined) return undefined;
-          const answer = await rpc.request(
-            'session/request_permission',
-            requestOf(row, question),
-            AbortSignal.any([over, signal]),
-          );
-          const outcome = answer.ok ? getOwn(answer.output, 'outcome') : undefined;
-          // A cancelled dialog and a lost client leave the request pending.
-          if (getOwn(outcome, 'outcome') !== 'selected') return undefined;
-          if ((await digestOf(row.id)) !== digest) return undefined;
-          const option = plainText(getOwn(outcome, 'optionId') ?? '');
-          return { ...answerFor(option, choicesFor(row)), digest };
-        }
-      : undefined;
+  const personFor: PersonFor = (signal) => async (question, over, row) => {
+    const digest = mayApprove() ? await digestOf(row.id) : undefined;
+    if (digest === undefined) return undefined;
+    const answer = await rpc.request(
+      'session/request_permission',
+      requestOf(row, question),
+      AbortSignal.any([over, signal]),
+    );
+    const outcome = answer.ok ? getOwn(answer.output, 'outcome') : undefined;
+    // A cancelled dialog and a lost client leave the request pending.
+    if (getOwn(outcome, 'outcome') !== 'selected') return undefined;
+    if (!mayApprove() || (await digestOf(row.id)) !== digest) return undefined;
+    const option = plainText(getOwn(outcome, 'optionId') ?? '');
+    return { ...answerFor(option, choicesFor(row)), digest };
+  };
   return {
     personFor,
     /** Receives the events of the session and of the threads below it, for the calls of its requests. */

@@ -1,5 +1,6 @@
 // Implements the Agent Client Protocol, version 1, for one client: sessions, each of which is a thread. INVARIANT: the
 // client never gets more than a person at a chat has; the policy of the surface `acp` narrows it.
+import { statSync } from 'node:fs';
 import { isAbsolute } from 'node:path';
 import type { Readable, Writable } from 'node:stream';
 import {
@@ -64,6 +65,14 @@ function createProjects(open: ServerPorts['open']) {
   };
 }
 
+/** Returns the folder of a session. It must be there, because a registry is created in it. */
+function folderOf(cwd: string): Outcome<string> {
+  const isFolder = isAbsolute(cwd) && statSync(cwd, { throwIfNoEntry: false })?.isDirectory();
+  return isFolder === true
+    ? ok(cwd)
+    : refuse(RPC.invalidParams, '`cwd` must be the absolute path of a folder');
+}
+
 /** Returns the failure of a session that cannot start. A missing key is a missing login for the client. */
 function startFailure({ error: { code, detail } }: Failure): Failure {
   const rpc = typeof detail.variable === 'string' ? RPC.authRequired : RPC.internal;
@@ -75,29 +84,33 @@ export async function serveAcp(ports: ServerPorts): Promise<void> {
   const by = { who: findPerson(env), channel: 'acp' } as const;
   const projects = createProjects(ports.open);
   const sessions = new Map<string, { session: AcpSession; cwd: string }>();
-  let isInitialized = false;
+  let [isInitialized, opening] = [false, 0];
 
   const onError = (error: unknown): void =>
     note(`acp: ${masked(error instanceof Error ? (error.stack ?? error.message) : String(error))}`);
 
   /** Opens a session in a folder. `id`: an existing thread. Absent: a new one. */
   async function openSession(params: JsonObject, id?: string): Promise<Outcome<AcpSession>> {
-    const cwd = textAt(params, 'cwd');
-    if (!isAbsolute(cwd)) return refuse(RPC.invalidParams, '`cwd` must be an absolute path');
-    if (sessions.size >= MAX_SESSIONS) {
+    const folder = folderOf(textAt(params, 'cwd'));
+    if (!folder.ok) return folder;
+    const cwd = folder.output;
+    if (sessions.size + opening >= MAX_SESSIONS) {
       return refuse(RPC.invalidRequest, `${MAX_SESSIONS} sessions are open; close one first`);
     }
+    opening += 1;
     const opened = await projects.take(cwd);
     const session = opened.ok ? await create(opened.output, id) : startFailure(opened);
-    if (session.ok) {
-      sessions.set(session.output.id, { session: session.output, cwd });
-      const servers = params.mcpServers;
-      if (Array.isArray(servers) && servers.length > 0) {
-        note(`acp: ${servers.length} MCP servers of the client are not used`);
-      }
+    opening -= 1;
+    if (!session.ok) {
+      await projects.release(cwd);
       return session;
     }
-    await projects.release(cwd);
+    await closeSession(session.output.id);
+    sessions.set(session.output.id, { session: session.output, cwd });
+    const servers = params.mcpServers;
+    if (Array.isArray(servers) && servers.length > 0) {
+      note(`acp: ${servers.length} MCP servers of the client are not used`);
+    }
     return session;
   }
   async function create(runtime: Runtime, known?: string): Promise<Outcome<AcpSession>> {
@@ -131,7 +144,6 @@ export async function serveAcp(ports: ServerPorts): Promise<void> {
     if (sessions.get(id)?.session.isWorking()) {
       return refuse(RPC.invalidRequest, `session \`${id}\` is at work; cancel it first`);
     }
-    await closeSession(id);
     const opened = await openSession(params, id);
     if (!opened.ok) return opened;
     const session = opened.output;
@@ -142,11 +154,12 @@ export async function serveAcp(ports: ServerPorts): Promise<void> {
     }
     // The client gets the answer before the request.
     if (row.output.status === 'waiting') setImmediate(() => void session.askAgain());
-    return ok({});
+    return ok(session.options.fields());
   }
   async function list(params: JsonObject): Promise<Outcome<Json>> {
-    const cwd = textAt(params, 'cwd') || ports.cwd;
-    if (!isAbsolute(cwd)) return refuse(RPC.invalidParams, '`cwd` must be an absolute path');
+    const folder = folderOf(textAt(params, 'cwd') || ports.cwd);
+    if (!folder.ok) return folder;
+    const cwd = folder.output;
     const opened = await projects.take(cwd);
     try {
       if (!opened.ok) return startFailure(opened);
@@ -173,7 +186,8 @@ export async function serveAcp(ports: ServerPorts): Promise<void> {
   const methods: Readonly<Record<string, (params: JsonObject) => Promise<Outcome<Json>>>> = {
     async 'session/new'(params) {
       const opened = await openSession(params);
-      return opened.ok ? ok({ sessionId: opened.output.id }) : opened;
+      if (!opened.ok) return opened;
+      return ok({ sessionId: opened.output.id, ...opened.output.options.fields() });
     },
     'session/load': (params) => reopen(params, true),
     'session/resume': (params) => reopen(params, false),
@@ -191,6 +205,14 @@ export async function serveAcp(ports: ServerPorts): Promise<void> {
       const line = readPrompt(params.prompt, { project: runtime.project, isUntrusted });
       const stopped = line.ok ? await run(line.output) : line;
       return stopped.ok ? ok({ stopReason: stopped.output }) : stopped;
+    },
+    async 'session/set_config_option'(params) {
+      const session = sessionOf(params);
+      return session.ok ? session.output.options.setOption(params) : session;
+    },
+    async 'session/set_mode'(params) {
+      const session = sessionOf(params);
+      return session.ok ? session.output.options.setMode(params) : session;
     },
     async 'session/cancel'(params) {
       const session = sessionOf(params);

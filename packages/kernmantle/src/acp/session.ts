@@ -6,6 +6,7 @@ import type { Actor, Runtime, Threads } from '@kernmantle/core/runtime';
 import type { ThreadRow } from '@kernmantle/core/store';
 import { createFigures } from '../conversation/figures.ts';
 import { type ChatLine, type ConversationSession, createSession } from '../conversation/session.ts';
+import { createOptions, type SessionSettings } from './options.ts';
 import { createPermissions } from './permission.ts';
 import { RPC, type Rpc, refuse } from './rpc.ts';
 import { createUpdates } from './updates.ts';
@@ -50,6 +51,11 @@ export function createAcpSession(ports: SessionPorts) {
     void rpc.notify('session/update', { sessionId: id, update });
   const updates = createUpdates({ library, project, send });
   const figures = createFigures(library);
+  /** Settings that the next prompt brings. */
+  let news: SessionSettings = {};
+  const options = createOptions(library, request.directive, (set) => {
+    news = { ...news, ...set };
+  });
   let talk: ConversationSession | undefined;
   let permissions: ReturnType<typeof createPermissions> | undefined;
   let work: Promise<Outcome<string>> | undefined;
@@ -106,7 +112,10 @@ export function createAcpSession(ports: SessionPorts) {
     await sendFigures(use);
     const { status, code = '', reason } = done.output;
     if (updates.wasRefused()) return ok('refusal');
-    if (status === 'completed') return ok('end_turn');
+    if (status === 'completed') {
+      sendPlan('completed');
+      return ok('end_turn');
+    }
     if (code === 'turns_exceeded') return ok('max_turn_requests');
     if (MAX_TOKENS.has(code)) return ok('max_tokens');
     if (['waiting', 'needs_input', 'paused'].includes(status)) {
@@ -116,6 +125,13 @@ export function createAcpSession(ports: SessionPorts) {
     return promptFailure({ code: code || status, detail: { message: reason || status } }, id);
   }
 
+  /** Sends the steps of the directive, if it has several. Nobody knows which of them is under way. */
+  function sendPlan(status: 'pending' | 'completed'): void {
+    const item = library.find('directive', request.directive);
+    const steps = item.ok ? (item.output.directive?.process.steps ?? []) : [];
+    const entries = steps.map(({ name }) => ({ content: name, priority: 'medium', status }));
+    if (entries.length > 1) send({ sessionUpdate: 'plan', entries });
+  }
   /** Runs a line, or resumes the thread without one. Returns the reason for which it stopped. */
   async function run(line?: ChatLine): Promise<Outcome<string>> {
     if (work) return refuse(RPC.invalidRequest, `session \`${id}\` is at work; cancel it first`);
@@ -127,6 +143,9 @@ export function createAcpSession(ports: SessionPorts) {
       const opened = await open();
       if (!opened.ok) return promptFailure(opened.error, id);
       if (isCancelled) return ok('cancelled');
+      sendPlan('pending');
+      opened.output.set(news);
+      news = {};
       return await ending(await opened.output.round(line), opened.output);
     };
     const caught = (error: unknown): Outcome<string> => {
@@ -157,6 +176,7 @@ export function createAcpSession(ports: SessionPorts) {
   return {
     id,
     runtime,
+    options,
     run,
     isWorking: () => work !== undefined,
     /** Continues a thread of the store. `isReplayed`: its newest events are sent again. */
@@ -170,6 +190,11 @@ export function createAcpSession(ports: SessionPorts) {
       if (!row.ok || row.output.runner !== 'acp' || row.output.project !== own)
         return refuse(RPC.notFound, `session \`${id}\` not found`);
       opened.output.open(id);
+      const set = await store.read(id, { types: ['thread_start', 'signal'] });
+      const past = set.ok ? decodeAll(set.output) : set;
+      for (const { type, data } of past.ok ? past.output : []) {
+        if (type === 'thread_start' || type === 'signal') options.restore(data);
+      }
       const sent = isReplayed ? await replay(opened.output) : ok(null);
       return sent.ok ? row : sent;
     },

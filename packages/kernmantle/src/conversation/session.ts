@@ -40,7 +40,7 @@ export function createSession(
   let running: AbortController | undefined;
   let onRequest = (): void => {};
   /** Settings that the next line brings. */
-  let next: Pick<ResumeOptions, 'limits' | 'model' | 'compact'> = {};
+  let next: Pick<ResumeOptions, 'limits' | 'model' | 'mode' | 'compact'> = {};
   /** True if the next line continues in a fork, and this thread stays as it is. */
   let isForked = false;
 

@@ -86,7 +86,7 @@ describe.skipIf(sandbox.kind === 'none')('with child processes (needs a sandbox)
 
 /** Programs of a page, each with what it prints, in a project with the other files of the page. */
 test.each([
-  ['docs/library.md', 6],
+  ['docs/library.md', 4],
   ['docs/threads-from-your-program.md', 3],
   ['docs/telemetry.md', 1],
 ])('the programs of %s', (page, count) => {
@@ -203,7 +203,7 @@ describe('README', () => {
     const fixture = makeFixture();
     try {
       const text = blocks.find(({ kind }) => kind === 'ts')?.text ?? '';
-      expect(runModule(text, fixture)).toBe('3\n');
+      expect(runModule(text, fixture)).toBe('It is 3. 1\n');
     } finally {
       fixture.remove();
     }

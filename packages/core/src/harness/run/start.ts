@@ -12,6 +12,7 @@ import {
 } from '../../base/index.ts';
 import {
   type Descriptor,
+  describe,
   makeValue,
   markFailure,
   shownPolicyFile,
@@ -139,7 +140,7 @@ const identityOf = (
   { id, source, file, body, signature: { state, key } }: DirectiveItem,
 ): WhatRan['items'][number] => ({
   id,
-  source,
+  source: state === 'program' ? 'program' : source,
   file: source === 'bundle' ? `bundle:${id}` : pathWithin(project, file),
   sha256: hash('sha256', body),
   signature: state,
@@ -261,6 +262,7 @@ async function begin(
       message,
       limits: packLimits(limits),
       ...(prepared.stream === true && { stream: true }),
+      ...(prepared.mode && { mode: prepared.mode }),
       ...(prepared.plan && { plan: prepared.plan }),
       ...packRules(parent?.rights.rules.given()),
       ...(isReference && { untrusted: 'reference' }),
@@ -438,10 +440,11 @@ export async function runDirective(
   return await goOnChanged(ports, ran);
 }
 
-const rootOrigin = ({ by, chat, id }: RunRequest): ThreadOrigin => ({
+const rootOrigin = ({ by, chat, id, labels }: RunRequest): ThreadOrigin => ({
   by,
   ...(id !== undefined && { id }),
   ...(chat && { runner: chat === ACP ? ACP : CHAT }),
+  ...(labels && { marks: describe({ labels, taint: [...labels, 'src:user'] }) }),
 });
 
 /** Prepares a thread for another machine. If the store has a fleet, a provider key can be missing here. */
