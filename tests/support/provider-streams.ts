@@ -245,7 +245,37 @@ export const RESPONSES: readonly Recorded[] = [
   }),
 ].map(numbered);
 
-export const RECORDED = { anthropic: ANTHROPIC, openai: OPENAI, responses: RESPONSES } as const;
+const frame = (parts: Json[], more: object = {}, output = 0): Recorded => ({
+  data: JSON.stringify({
+    candidates: [{ index: 0, content: { role: 'model', parts }, ...more }],
+    usageMetadata: {
+      promptTokenCount: 3212,
+      cachedContentTokenCount: 3000,
+      ...(output > 0 && { candidatesTokenCount: output, thoughtsTokenCount: 40 }),
+      totalTokenCount: 3212 + (output > 0 ? output + 40 : 0),
+    },
+    modelVersion: 'gemini-3-flash-001',
+    responseId: 'r1',
+  }),
+});
+
+export const GEMINI: readonly Recorded[] = [
+  ...pieces(THOUGHT, 9).map((text) => frame([{ text, thought: true }])),
+  ...pieces(TEXT, 5).map((text) => frame([{ text }], {}, 3)),
+  ...CALLS.map(({ id, name, arguments: args }, at) =>
+    frame([
+      { functionCall: { id, name, args }, ...(at === 0 && { thoughtSignature: 'c2lnbmVk' }) },
+    ]),
+  ),
+  frame([{ text: '' }], { finishReason: 'STOP' }, 49),
+];
+
+export const RECORDED = {
+  anthropic: ANTHROPIC,
+  openai: OPENAI,
+  responses: RESPONSES,
+  gemini: GEMINI,
+} as const;
 
 export const wireText = (events: readonly Recorded[]): string =>
   events

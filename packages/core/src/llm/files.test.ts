@@ -133,6 +133,40 @@ test('OpenAI Responses: files are parts, also in the list of a result', async ()
   ]);
 });
 
+test('Gemini: files are inline data, after the result that contains them', async () => {
+  const asked = (id: string) => ({ functionCall: { id, name: 'shot', args: {} } });
+  const answered = (id: string, result: unknown) => ({
+    functionResponse: { id, name: 'shot', response: { result } },
+  });
+  expect(await bodyOf('gemini')).toEqual([
+    {
+      role: 'user',
+      parts: [
+        { text: 'file "a.png":' },
+        { inlineData: { mimeType: 'image/png', data: png64 } },
+        { text: 'hi' },
+      ],
+    },
+    {
+      role: 'model',
+      parts: [
+        { ...asked('c1'), thoughtSignature: 'skip_thought_signature_validator' },
+        asked('c2'),
+      ],
+    },
+    {
+      role: 'user',
+      parts: [
+        answered('c1', { ok: 1 }),
+        { inlineData: { mimeType: 'application/pdf', data: pdf64 } },
+        { text: 'old' },
+        answered('c2', 'plain'),
+        { text: 'go on' },
+      ],
+    },
+  ]);
+});
+
 test('OpenAI Chat: files of results are in a user message after all results', async () => {
   const url = `data:image/png;base64,${png64}`;
   const file = { filename: 'b.pdf', file_data: `data:application/pdf;base64,${pdf64}` };

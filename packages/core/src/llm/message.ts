@@ -2,7 +2,7 @@
 import type { Json, JsonObject } from '../base/index.ts';
 import type { Usage } from './usage.ts';
 
-export type Protocol = 'anthropic' | 'openai' | 'responses';
+export type Protocol = 'anthropic' | 'openai' | 'responses' | 'gemini';
 
 /**
  * Opaque data of a provider about one block of a reply: a signature, or an encrypted thought. The next request repeats
@@ -121,7 +121,7 @@ export interface ProviderRequest {
   sealedBy?: string;
   /** Responses: 32 hex digits that the requests of one tree of threads share. */
   cache_key?: string;
-  /** Responses: the effort of a reasoning model. `off`: the server does not know such models. */
+  /** The effort of a reasoning model (Responses). `off`: the server does not know such models. */
   reasoning?: string;
   /** Anthropic: true marks the part that the next request repeats for the cache. Absent: true. */
   cache?: boolean;

@@ -70,6 +70,7 @@ const PROTOCOLS: Readonly<Record<string, Protocol>> = {
   openai: 'openai',
   openai_chat: 'openai',
   openai_responses: 'responses',
+  gemini: 'gemini',
 };
 
 const wordAt = (value: Json | undefined, key: string): string | undefined =>
@@ -255,7 +256,7 @@ function complete(
   if (!protocol || plain_tool === undefined) {
     const missing = protocol
       ? '`tool`'
-      : '`protocol` (anthropic_messages, openai_chat or openai_responses)';
+      : '`protocol` (anthropic_messages, openai_chat, openai_responses or gemini)';
     return fail('config_invalid', `provider \`${name}\` in models.yaml lacks a valid ${missing}`);
   }
   const max_output = getOwn(entry, 'max_output');

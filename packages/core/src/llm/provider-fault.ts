@@ -32,7 +32,7 @@ const SEAL: Meaning = { code: 'provider_error', transient: false, reason: 'seal_
 const SERVER: Meaning = { code: 'provider_error', transient: true, reason: 'server_error' };
 const LATE: Meaning = { code: 'timeout', transient: true, reason: 'provider_timeout' };
 
-/** Meanings by the `type` or `code` of a provider's error. */
+/** Meanings by the `type`, `code` or `status` of a provider's error. */
 const BY_NAME: Readonly<Record<string, Meaning>> = {
   rate_limit_error: RATE,
   rate_limit_exceeded: RATE,
@@ -55,6 +55,19 @@ const BY_NAME: Readonly<Record<string, Meaning>> = {
   api_error: SERVER,
   server_error: SERVER,
   invalid_request_error: INVALID,
+  RESOURCE_EXHAUSTED: RATE,
+  UNAVAILABLE: OVERLOADED,
+  DEADLINE_EXCEEDED: LATE,
+  INTERNAL: SERVER,
+  ABORTED: SERVER,
+  UNKNOWN: SERVER,
+  NOT_FOUND: MISSING,
+  UNAUTHENTICATED: KEY,
+  PERMISSION_DENIED: REFUSED,
+  INVALID_ARGUMENT: INVALID,
+  FAILED_PRECONDITION: INVALID,
+  OUT_OF_RANGE: INVALID,
+  UNIMPLEMENTED: INVALID,
   invalid_prompt: INVALID,
 };
 
@@ -95,7 +108,7 @@ const TOO_LONG = /prompt is too long|context (?:length|window)|maximum context|t
 const BAD_SEAL = /thought[_ -]?signature|signature`? in `?thinking/i;
 
 function meaningOf(error: Json | undefined, status: number | undefined): Meaning {
-  const names = [wordAt(error, 'code'), wordAt(error, 'type')];
+  const names = [wordAt(error, 'code'), wordAt(error, 'type'), wordAt(error, 'status')];
   const namedMeaning = names.flatMap((name) =>
     Object.hasOwn(BY_NAME, name) ? [BY_NAME[name]] : [],
   )[0];
@@ -118,7 +131,7 @@ export function errorFault(error: Json | undefined, status?: number): Failure {
   const text =
     wordAt(error, 'message') || (typeof error === 'string' ? error.slice(0, MAX_MESSAGE) : '');
   const message = text === '' ? 'the provider reported an error' : `the provider reported: ${text}`;
-  const type = wordAt(error, 'type') || wordAt(error, 'code');
+  const type = wordAt(error, 'type') || wordAt(error, 'code') || wordAt(error, 'status');
   return fail(code, message.replace(/\s+/g, ' ').replace(/\.$/, ''), {
     reason,
     transient,

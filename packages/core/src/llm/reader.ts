@@ -14,6 +14,7 @@ import {
   textAt,
 } from '../base/index.ts';
 import { anthropicReply } from './anthropic.ts';
+import { geminiReply } from './gemini.ts';
 import type { ModelReply, Protocol } from './message.ts';
 import { openAiReply } from './openai.ts';
 import { errorFault, providerFault } from './provider-fault.ts';
@@ -40,6 +41,7 @@ const PROTOCOLS: Readonly<Record<Protocol, ReplyProtocol>> = {
   anthropic: anthropicReply,
   openai: openAiReply,
   responses: responsesReply,
+  gemini: geminiReply,
 };
 
 const incomplete = (message: string, reason: string): Failure =>
@@ -111,7 +113,7 @@ export function readReply(
     return fail('provider_error', `the reply of the provider has no ${missing}`, detail);
   }
   if (reply.fault) return reply.fault;
-  reply.model = textAt(body, 'model').slice(0, 200);
+  reply.model ||= textAt(body, 'model').slice(0, 200);
   reply.isFinal = true;
   return replyFrom(reply, options, undefined);
 }

@@ -94,7 +94,7 @@ function sortBlocks({ blocks, stop }: ReplyDraft, isWhole: boolean, by: string):
 const calls = (count: number): string => `${count} call${count === 1 ? '' : 's'}`;
 
 function brokenReply(
-  { model, reported, blocks }: ReplyDraft,
+  { model, reported, blocks, stop }: ReplyDraft,
   { content, cut, completed, discarded, bad }: Sorted,
   usage: Usage,
   fault: Failure,
@@ -104,7 +104,8 @@ function brokenReply(
   if (completed.length === 0) {
     const isReported = reported.input_tokens !== undefined;
     // An error instead of an answer is like an error status: no output was produced.
-    const isFree = !isReported && blocks.length === 0 && detail.transient !== undefined;
+    const isEmpty = blocks.length === 0 && stop === undefined;
+    const isFree = !isReported && isEmpty && detail.transient !== undefined;
     const facts = { usage: { ...usage }, reported: isReported, ...(isFree && { charged: false }) };
     return withDetail(fault, { ...lost, ...facts, model, sent: true });
   }

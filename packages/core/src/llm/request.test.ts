@@ -11,7 +11,7 @@ import {
   parseYaml,
 } from '../base/index.ts';
 import { fillConfig } from '../expr/index.ts';
-import type { Message, ProviderRequest } from './message.ts';
+import type { Message, Protocol, ProviderRequest } from './message.ts';
 import { createRequestWriter, createWrittenMessages, requestParameters } from './request.ts';
 
 const messages: Message[] = [
@@ -194,6 +194,127 @@ test('`reasoning` is an effort, or off for a server that knows none', () => {
   expect(sent('off')).not.toHaveProperty('include');
 });
 
+test('a Gemini request keeps parts as they came, and results are in the order of their calls', () => {
+  const [first, reply, results] = messages;
+  const swapped: Message = { role: 'user', content: results?.content.toReversed() ?? [] };
+  const parameters = requestParameters('gemini', {
+    ...request,
+    messages: [first, reply, swapped].filter((message) => message !== undefined),
+    temperature: 0,
+  });
+  expect(parameters).toEqual({
+    model: 'm',
+    stream: true,
+    system_instruction: { parts: [{ text: 'be brief' }] },
+    generation_config: {
+      maxOutputTokens: 500,
+      thinkingConfig: { includeThoughts: true },
+      temperature: 0,
+    },
+    messages: [
+      { role: 'user', parts: [{ text: 'run directive hello' }] },
+      {
+        role: 'model',
+        parts: [
+          { text: 'hm', thought: true, thoughtSignature: 's1g' },
+          { text: '', thought: true, thoughtSignature: 'opaque' },
+          { text: 'reading' },
+          {
+            functionCall: { id: 'c1', name: 'execute', args: { a: [1] } },
+            thoughtSignature: 'skip_thought_signature_validator',
+          },
+          { functionCall: { id: 'c2', name: 'search', args: {} } },
+        ],
+      },
+      {
+        role: 'user',
+        parts: [
+          {
+            functionResponse: {
+              id: 'c1',
+              name: 'execute',
+              response: { result: { ok: true, n: 1 } },
+            },
+          },
+          { functionResponse: { id: 'c2', name: 'search', response: { error: 'not found' } } },
+          { text: 'by the way' },
+        ],
+      },
+    ],
+    tools: [
+      {
+        functionDeclarations: [
+          {
+            name: 'execute',
+            description: 'runs an item',
+            parametersJsonSchema: { type: 'object' },
+          },
+        ],
+      },
+    ],
+  });
+  const body = formWith(BODIES.gemini)(parameters);
+  expect(body.ok && JSON.parse(body.output)).toMatchObject({
+    contents: { length: 3 },
+    generationConfig: { maxOutputTokens: 500 },
+  });
+});
+
+test('the first call of a Gemini step has a signature: its own, or the placeholder', () => {
+  const seal = (data: string) => ({ seal: { by: 'p/gemini-3-pro', data } });
+  const called = (id: string, more = {}) =>
+    ({ type: 'tool_call', id, name: 'f', arguments: {}, ...more }) as const;
+  const content = [called('call_1', seal('a')), called('x'), called('y', seal('b'))];
+  const partsFor = (model: string): Json =>
+    requestParameters('gemini', {
+      ...request,
+      model,
+      sealedBy: `p/${model}`,
+      messages: [{ role: 'assistant', content }],
+    }).messages ?? null;
+  const part = (functionCall: JsonObject, thoughtSignature?: string) => ({
+    functionCall: { ...functionCall, name: 'f', args: {} },
+    ...(thoughtSignature !== undefined && { thoughtSignature }),
+  });
+  const model = (...parts: JsonObject[]) => [{ role: 'model', parts }];
+  const PLACEHOLDER = 'skip_thought_signature_validator';
+  expect(partsFor('gemini-3-pro')).toEqual(
+    model(part({}, 'a'), part({ id: 'x' }), part({ id: 'y' }, 'b')),
+  );
+  expect(partsFor('gemini-3-flash')).toEqual(
+    model(part({}, PLACEHOLDER), part({ id: 'x' }), part({ id: 'y' })),
+  );
+  expect(partsFor('gemini-2.5-pro')).toEqual(model(part({}), part({ id: 'x' }), part({ id: 'y' })));
+});
+
+test('a schema for Gemini has the keywords that it accepts, at every depth', () => {
+  const input_schema = {
+    $schema: 'x',
+    type: 'object',
+    properties: {
+      pattern: { type: 'string', pattern: '^a', minLength: 1, enum: ['a', 'b'] },
+      list: { type: 'array', items: { type: 'number', exclusiveMinimum: 0, minimum: 1 } },
+      either: { anyOf: [{ const: 1 }, { type: 'null' }] },
+    },
+    required: ['pattern'],
+    additionalProperties: false,
+    if: {},
+  };
+  const { tools } = requestParameters('gemini', { ...request, tools: [{ ...tool, input_schema }] });
+  const parametersJsonSchema = {
+    type: 'object',
+    properties: {
+      pattern: { type: 'string', enum: ['a', 'b'] },
+      list: { type: 'array', items: { type: 'number', minimum: 1 } },
+      either: { anyOf: [{}, { type: 'null' }] },
+    },
+    required: ['pattern'],
+    additionalProperties: false,
+  };
+  expect(tools).toMatchObject([{ functionDeclarations: [{ parametersJsonSchema }] }]);
+  expect(JSON.stringify(tools)).not.toMatch(/minLength|exclusive|"if"|schema":"x"|"const"/);
+});
+
 test('servers that know only the older name get it', () => {
   const parameters = requestParameters('openai', {
     ...request,
@@ -251,6 +372,7 @@ const BODIES = {
   anthropic: shippedBody('anthropic_messages'),
   openai: shippedBody('openai_chat'),
   responses: shippedBody('openai_responses'),
+  gemini: shippedBody('gemini'),
 } as const;
 const SLOT = '[{"role":"user","content":"all-messages-of-this-request"}]';
 const spoken: fc.Arbitrary<Message> = fc.oneof(
@@ -265,11 +387,13 @@ function writersOf(fixed: Omit<ProviderRequest, 'messages' | 'max_tokens'>, wrap
     anthropic: formWith(wrap(BODIES.anthropic)),
     openai: formWith(wrap(BODIES.openai)),
     responses: formWith(wrap(BODIES.responses)),
+    gemini: formWith(wrap(BODIES.gemini)),
   };
   const writers = {
     anthropic: createRequestWriter('anthropic', fixed, forms.anthropic),
     openai: createRequestWriter('openai', fixed, forms.openai),
     responses: createRequestWriter('responses', fixed, forms.responses),
+    gemini: createRequestWriter('gemini', fixed, forms.gemini),
   };
   return { forms, writers };
 }
@@ -279,7 +403,7 @@ test('a writer gives the text that the parameters of a request would have given'
     keep: fc.nat(12),
     more: fc.array(spoken, { maxLength: 4 }),
     maxTokens: fc.constantFrom(100, 200),
-    protocol: fc.constantFrom('anthropic' as const, 'openai' as const, 'responses' as const),
+    protocol: fc.constantFrom<Protocol>('anthropic', 'openai', 'responses', 'gemini'),
     cache: fc.boolean(),
   });
   const kinds = fc.record({
@@ -313,7 +437,7 @@ test('a writer gives the text that the parameters of a request would have given'
   );
 });
 
-test.each(['anthropic', 'openai', 'responses'] as const)(
+test.each(['anthropic', 'openai', 'responses', 'gemini'] as const)(
   '%s messages are written once',
   (protocol) => {
     let reads = 0;
@@ -329,11 +453,13 @@ test.each(['anthropic', 'openai', 'responses'] as const)(
     const written = createWrittenMessages();
     const writer = writersOf(request).writers[protocol];
     const first = writer.body({ messages: watched, maxTokens: 100, written });
-    expect(reads).toBe(watched.length);
+    // Gemini also reads the message before a result, which has the name of its call.
+    const once = watched.length + (protocol === 'gemini' ? 1 : 0);
+    expect(reads).toBe(once);
     expect(writer.body({ messages: watched, maxTokens: 100, written })).toEqual(first);
     const more: Message[] = [...watched, ...messages];
     expect(writer.body({ messages: more, maxTokens: 100, written })).not.toEqual(first);
-    expect(reads).toBe(watched.length);
+    expect(reads).toBe(once + (protocol === 'gemini' ? 1 : 0));
   },
 );
 

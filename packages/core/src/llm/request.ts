@@ -9,6 +9,7 @@ import {
   writeAnthropicMessage,
   writeAnthropicTool,
 } from './anthropic.ts';
+import { geminiParameters, writeGeminiMessage, writeGeminiTool } from './gemini.ts';
 import type { Message, Protocol, ProviderRequest, Receiver } from './message.ts';
 import { openAiParameters, writeOpenAiMessage, writeOpenAiTool } from './openai.ts';
 import { responsesParameters, writeResponsesMessage, writeResponsesTool } from './responses.ts';
@@ -21,6 +22,7 @@ const PROTOCOLS = {
     tool: writeResponsesTool,
     all: responsesParameters,
   },
+  gemini: { message: writeGeminiMessage, tool: writeGeminiTool, all: geminiParameters },
 } as const;
 
 type Fixed = Omit<ProviderRequest, 'messages' | 'max_tokens'>;
@@ -28,7 +30,7 @@ type Fixed = Omit<ProviderRequest, 'messages' | 'max_tokens'>;
 /** Returns parameters for the tool of a protocol in `bundle/tools/llm` and the chains above it. */
 export function requestParameters(protocol: Protocol, request: ProviderRequest): JsonObject {
   const { message, tool, all } = PROTOCOLS[protocol];
-  const messages = request.messages.flatMap((one) => message(one, request));
+  const messages = request.messages.flatMap((one, at, all) => message(one, request, all[at - 1]));
   return all(request, messages, request.tools.map(tool));
 }
 
@@ -84,7 +86,7 @@ function turnPages(
   while (common < messages.length && sources[common] === messages[common]) common++;
   sources.length = written.length = common;
   for (const message of messages.slice(common)) {
-    const entries = PROTOCOLS[protocol].message(message, receiver);
+    const entries = PROTOCOLS[protocol].message(message, receiver, sources.at(-1));
     sources.push(message);
     written.push(entries);
     pages.isDeep ||= isDeeperThan([...entries], MAX_SLOT_DEPTH);

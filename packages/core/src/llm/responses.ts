@@ -151,7 +151,7 @@ function addItem(reply: ReplyDraft, item: Json | undefined): Draft | undefined {
   return reply.begin(kind, id, name);
 }
 
-const joined = (parts: readonly Json[], field: string): string =>
+const textOfParts = (parts: readonly Json[], field: string): string =>
   parts.map((part) => textAt(part, field)).join('');
 
 /** Completes a block with its item. The item is the authority about a call. Its deltas only show progress. */
@@ -170,7 +170,7 @@ function endItem(reply: ReplyDraft, draft: Draft, item: Json | undefined): void 
       reply.append(draft, 'text', text);
     }
   } else if (draft.text === '') {
-    reply.append(draft, 'text', joined(texts, 'text') + joined(parts, 'refusal'));
+    reply.append(draft, 'text', textOfParts(texts, 'text') + textOfParts(parts, 'refusal'));
   }
   if (draft.kind === 'thinking') reply.append(draft, 'seal', textAt(item, 'encrypted_content'));
   const status = textAt(item, 'status');

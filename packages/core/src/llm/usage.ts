@@ -83,6 +83,27 @@ export function readOpenAiUsage(raw: Json | undefined): Reported {
   };
 }
 
+/** Reads the usage of Gemini, whose thoughts are not a part of the candidates. A count of zero can be absent. */
+export function readGeminiUsage(raw: Json | undefined): Reported {
+  const prompt = countOf(raw, 'promptTokenCount');
+  if (prompt === undefined) return {};
+  const input = prompt + (countOf(raw, 'toolUsePromptTokenCount') ?? 0);
+  const cache_read_tokens = Math.min(countOf(raw, 'cachedContentTokenCount') ?? 0, input);
+  const [answer, thoughts] = [
+    countOf(raw, 'candidatesTokenCount'),
+    countOf(raw, 'thoughtsTokenCount'),
+  ];
+  const total = countOf(raw, 'totalTokenCount');
+  const output = Math.max((answer ?? 0) + (thoughts ?? 0), (total ?? 0) - input);
+  const isReported = (answer ?? thoughts ?? total) !== undefined;
+  return {
+    input_tokens: input - cache_read_tokens,
+    cache_read_tokens,
+    cache_write_tokens: 0,
+    ...(isReported && { output_tokens: output }),
+  };
+}
+
 /** Merges two reports of one reply. Reports are cumulative, so the larger count is the later one. */
 export function mergeReports(a: Reported, b: Reported): Reported {
   const merged: Reported = { ...a };

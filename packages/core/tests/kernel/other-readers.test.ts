@@ -1,4 +1,5 @@
 // Compares this reader with the clients of another project: the same streams give the same texts, calls and usage.
+import { createGoogle } from '@ai-sdk/google';
 import { createOpenAI } from '@ai-sdk/openai';
 import { RECORDED, type Recorded, wireText } from '@kernmantle/test-support/provider-streams';
 import { expect, onTestFinished, test } from 'vitest';
@@ -19,6 +20,8 @@ type Fetch = typeof globalThis.fetch;
 const MODELS: Readonly<Partial<Record<Protocol, (baseURL: string, fetch: Fetch) => Model>>> = {
   responses: (url, fetch) =>
     createOpenAI({ baseURL: `${url}/v1`, apiKey: 'key', fetch }).responses('gpt-5.4'),
+  gemini: (url, fetch) =>
+    createGoogle({ baseURL: `${url}/v1beta`, apiKey: 'key', fetch })('gemini-3-flash-preview'),
 };
 const PROTOCOLS = Object.keys(MODELS) as Protocol[];
 

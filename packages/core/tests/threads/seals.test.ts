@@ -54,6 +54,21 @@ const CASES: Readonly<Record<string, Case>> = {
       fault: { status: 400, error: { type: 'invalid_encrypted_content', message: 'not verified' } },
     },
   },
+  gemini: {
+    model: 'gemini-3-flash-preview',
+    other: 'gemini-2.5-flash',
+    sealsIn: (body) =>
+      listAt(body, 'contents')
+        .flatMap((message) => listAt(message, 'parts'))
+        .flatMap((part) => textAt(part, 'thoughtSignature') || [])
+        .filter((seal) => seal !== 'skip_thought_signature_validator'),
+    rejection: {
+      fault: {
+        status: 400,
+        error: { message: 'Function call is missing a thought_signature in functionCall parts.' },
+      },
+    },
+  },
 };
 const PROTOCOLS = Object.keys(CASES);
 const caseOf = (name: string): Case => CASES[name] as Case;
@@ -89,7 +104,11 @@ const upTo = (number: number): string[] =>
 
 /** Sends the requests of all providers to the scripted one, in their own protocols. */
 function connect({ fixture, provider: { url } }: Stage): void {
-  fixture.env.OPENAI_API_KEY = 'key';
+  Object.assign(fixture.env, {
+    OPENAI_API_KEY: 'key',
+    GEMINI_API_KEY: 'key',
+    GEMINI_BASE_URL: url,
+  });
   const openai = `{ base_url: "${url}", protocol: openai_responses, tool: llm/openai_responses }`;
   fixture.write(join(fixture.home, 'config/models.yaml'), `providers: { openai: ${openai} }\n`);
 }

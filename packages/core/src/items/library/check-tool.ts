@@ -87,6 +87,7 @@ const SHIPPED: Readonly<Record<string, string>> = {
   anthropic_messages: 'llm/anthropic_messages',
   openai_chat: 'llm/openai_chat',
   openai_responses: 'llm/openai_responses',
+  gemini: 'llm/gemini',
   mcp_http: 'mcp/mcp_http',
   mcp_stdio: 'mcp/mcp_stdio',
   file_sink: 'sinks/file_sink',

@@ -225,7 +225,7 @@ const START = /^(?:\$\{[^}]*\}|[a-z]+:\/\/[^/]*)/i;
  */
 function movedUrl(url: string, base: string): string {
   const path = url.replace(START, '');
-  const [, version = ''] = /^(\/v\d+)\//.exec(path) ?? [];
+  const [, version = ''] = /^(\/v\d+\w*)\//.exec(path) ?? [];
   const plain = base.replace(/\/+$/, '');
   return version !== '' && plain.endsWith(version)
     ? `${plain}${path.slice(version.length)}`

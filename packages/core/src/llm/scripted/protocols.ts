@@ -310,4 +310,80 @@ const responses: Wording = {
   frame: namedFrame,
 };
 
-export const WORDINGS: Readonly<Record<Protocol, Wording>> = { anthropic, openai, responses };
+const GEMINI_STOPS: Readonly<Record<Stop, string>> = {
+  end: 'STOP',
+  tool_use: 'STOP',
+  max_tokens: 'MAX_TOKENS',
+  refusal: 'SAFETY',
+  stop_sequence: 'STOP',
+};
+/** Status names by the types of errors that scripts use. */
+const STATUS_NAMES: Readonly<Record<string, string>> = {
+  invalid_request_error: 'INVALID_ARGUMENT',
+  authentication_error: 'UNAUTHENTICATED',
+  permission_error: 'PERMISSION_DENIED',
+  not_found_error: 'NOT_FOUND',
+  rate_limit_error: 'RESOURCE_EXHAUSTED',
+  overloaded_error: 'UNAVAILABLE',
+  api_error: 'INTERNAL',
+};
+
+/** Returns the parts of an answer. The first call, or an empty text at the end, has the signature of a thought. */
+function geminiParts({ thinking, seal, text, calls, piece, stop }: ScriptedAnswer): JsonObject[] {
+  const signature = thinking !== '' && { thoughtSignature: seal };
+  const parts: JsonObject[] = [
+    ...piecesOf(thinking, piece).map((part) => ({ text: part, thought: true })),
+    ...piecesOf(text, piece).map((part) => ({ text: part })),
+    ...calls.map(({ id, name, text: written }, at): JsonObject => {
+      const isCut = stop === 'max_tokens' && at === calls.length - 1;
+      const rest = isCut ? { partialArgs: [], willContinue: true } : { args: inputOf(written) };
+      return { functionCall: { id, name, ...rest }, ...(at === 0 && signature) };
+    }),
+  ];
+  return calls.length === 0 && signature ? [...parts, { text: '', ...signature }] : parts;
+}
+
+const geminiUsage = (usage: Counts): JsonObject => {
+  const { cache_read_tokens, cache_write_tokens, output_tokens } = usage;
+  const promptTokenCount = usage.input_tokens + cache_read_tokens + cache_write_tokens;
+  return {
+    promptTokenCount,
+    cachedContentTokenCount: cache_read_tokens,
+    candidatesTokenCount: output_tokens,
+    totalTokenCount: promptTokenCount + output_tokens,
+  };
+};
+
+function geminiAnswer(answer: ScriptedAnswer, parts: JsonObject[], isEnd: boolean): JsonObject {
+  const { id, model, stop, usage } = answer;
+  const candidate: JsonObject = {
+    index: 0,
+    content: { role: 'model', parts },
+    ...(isEnd && { finishReason: GEMINI_STOPS[stop] }),
+  };
+  return {
+    candidates: [candidate],
+    ...(usage && { usageMetadata: geminiUsage(usage) }),
+    modelVersion: model,
+    responseId: id,
+  };
+}
+
+const geminiFrame = (value: JsonObject): string => `data: ${JSON.stringify(value)}\r\n\r\n`;
+
+const gemini: Wording = {
+  frames: (answer) => [
+    ...geminiParts(answer).map((part) => geminiFrame(geminiAnswer(answer, [part], false))),
+    geminiFrame(geminiAnswer(answer, [], true)),
+  ],
+  body: (answer) => geminiAnswer(answer, geminiParts(answer), true),
+  error: (type, message) => ({ error: { status: STATUS_NAMES[type] ?? type, message } }),
+  frame: geminiFrame,
+};
+
+export const WORDINGS: Readonly<Record<Protocol, Wording>> = {
+  anthropic,
+  openai,
+  responses,
+  gemini,
+};

@@ -36,7 +36,7 @@ interface ScriptedProviderOptions {
 }
 
 export interface ScriptedProvider {
-  /** Address for both `ANTHROPIC_BASE_URL` and `OPENAI_BASE_URL`. */
+  /** Address for `ANTHROPIC_BASE_URL`, `OPENAI_BASE_URL` and `GEMINI_BASE_URL`. */
   readonly url: string;
   /** Received requests, oldest first, at most `keep`. */
   readonly requests: readonly ScriptedRequest[];
@@ -56,6 +56,9 @@ const PATHS: Readonly<Record<string, Protocol>> = {
   '/v1/responses': 'responses',
   '/responses': 'responses',
 };
+
+/** Path of Gemini, which has the model. */
+const GEMINI = /^\/v1beta\/models\/([^/:]+):(stream)?[gG]enerateContent$/;
 
 type Choose = Exclude<ProviderScript, string | readonly ScriptedReply[]>;
 
@@ -108,7 +111,10 @@ function plainHeaders({ headers }: IncomingMessage): Record<string, string> {
 }
 
 const isKeyRight = ({ headers }: IncomingMessage, key: string | undefined): boolean =>
-  key === undefined || headers['x-api-key'] === key || headers.authorization === `Bearer ${key}`;
+  key === undefined ||
+  headers['x-api-key'] === key ||
+  headers['x-goog-api-key'] === key ||
+  headers.authorization === `Bearer ${key}`;
 
 const out = (response: ServerResponse, bytes: Buffer): Promise<void> =>
   new Promise((resolve) => response.write(bytes, () => resolve()));
@@ -144,11 +150,17 @@ export async function startScriptedProvider(
   const closing = new AbortController();
   let count = 0;
 
-  function addRequest(protocol: Protocol, incoming: IncomingMessage, bytes: Buffer) {
+  function addRequest(
+    protocol: Protocol,
+    incoming: IncomingMessage,
+    bytes: Buffer,
+    facts: Pick<Partial<ScriptedRequest>, 'model' | 'stream'>,
+  ) {
     const body = parseJson(bytes.toString());
     if (!body.ok || !isObject(body.output)) return undefined;
     const headers = plainHeaders(incoming);
-    const request = describeRequest(++count, protocol, headers, body.output, bytes.length);
+    const described = describeRequest(++count, protocol, headers, body.output, bytes.length);
+    const request = { ...described, ...facts };
     requests.push(request);
     if (requests.length > keep) requests.shift();
     return request;
@@ -180,14 +192,16 @@ export async function startScriptedProvider(
     response.once('close', () => disconnect.abort());
     const signal = AbortSignal.any([disconnect.signal, closing.signal]);
     const path = (incoming.url ?? '').split('?')[0] ?? '';
-    const protocol = Object.hasOwn(PATHS, path) ? PATHS[path] : undefined;
+    const [isGemini, model = '', isStream] = GEMINI.exec(path) ?? [];
+    const protocol = isGemini ? 'gemini' : Object.hasOwn(PATHS, path) ? PATHS[path] : undefined;
     const bytes = await readBody(incoming);
     const refuse = (status: number, message: string) =>
       send(response, errorWire(protocol ?? 'anthropic', status, { error: { message } }), 0, signal);
     if (!protocol || incoming.method !== 'POST') return await refuse(404, 'path not found');
     if (bytes === undefined) return await refuse(413, 'the request is too large');
     if (!isKeyRight(incoming, key)) return await refuse(401, 'invalid API key');
-    const request = addRequest(protocol, incoming, bytes);
+    const facts = isGemini ? { model, stream: isStream !== undefined } : {};
+    const request = addRequest(protocol, incoming, bytes, facts);
     if (!request) return await refuse(400, 'the request must be a JSON object');
     await reply(request, response, signal);
   }

@@ -39,10 +39,16 @@ const parsed = (content: Json | undefined): Json => {
 /** Items of Responses that a model wrote. The items of one reply follow each other. */
 const isReplied = (item: Json): boolean =>
   ['function_call', 'reasoning'].includes(textAt(item, 'type')) ||
-  textAt(item, 'role') === 'assistant';
+  ['assistant', 'model'].includes(textAt(item, 'role'));
 
 /** Returns the results at the end of the conversation. */
 function resultsOf(protocol: Protocol, messages: readonly Json[]): Json[] {
+  if (protocol === 'gemini') {
+    return listAt(messages.at(-1), 'parts').flatMap((part) => {
+      const response = getOwn(getOwn(part, 'functionResponse'), 'response');
+      return response === undefined ? [] : [getOwn(response, 'result') ?? response];
+    });
+  }
   if (protocol === 'responses') {
     return messages
       .slice(messages.findLastIndex(isReplied) + 1)
@@ -64,6 +70,7 @@ function resultsOf(protocol: Protocol, messages: readonly Json[]): Json[] {
 const messagesIn = (body: JsonObject): readonly Json[] => [
   ...listAt(body, 'messages'),
   ...listAt(body, 'input'),
+  ...listAt(body, 'contents'),
 ];
 
 export function describeRequest(
@@ -92,7 +99,11 @@ export function describeRequest(
 export function matches(request: ScriptedRequest, match: ScriptedMatch = {}): boolean {
   const { body, model, protocol, assistant_messages } = request;
   const messages = messagesIn(body);
-  const system = getOwn(body, 'system') ?? getOwn(body, 'instructions') ?? null;
+  const system =
+    getOwn(body, 'system') ??
+    getOwn(body, 'instructions') ??
+    getOwn(body, 'systemInstruction') ??
+    null;
   return (
     (match.model === undefined || match.model === model) &&
     (match.protocol === undefined || match.protocol === protocol) &&
