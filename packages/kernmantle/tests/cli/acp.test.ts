@@ -419,3 +419,20 @@ test(`${PROMPTS} prompts in one process do not let it grow`, async () => {
   expect(sizeOf() - before).toBeLessThan(60_000);
   expect(await editor.end()).toBe(0);
 });
+
+test('the entry of the registry and of each client starts this program', async () => {
+  const own = (file: string) => JSON.parse(readFileSync(join(KM, '../..', file), 'utf8'));
+  const { version, license } = own('package.json');
+  expect(own('bundle/acp-registry.json')).toMatchObject({
+    version,
+    license,
+    distribution: { npx: { package: `kernmantle@${version}`, args: ['acp'] } },
+  });
+  const { fixture } = await acpProject([]);
+  for (const client of ['zed', 'jetbrains', 'neovim']) {
+    const shown = await runCommand(['acp', 'config', client], fixture.root, fixture.env);
+    expect([shown.code, shown.output.includes('"acp"')]).toEqual([0, true]);
+  }
+  const unknown = await runCommand(['acp', 'config', 'ed'], fixture.root, fixture.env);
+  expect([unknown.code, unknown.output]).toEqual([2, expect.stringContaining('zed, jetbrains')]);
+});
