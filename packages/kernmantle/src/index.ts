@@ -16,6 +16,7 @@ export type { ScriptEffect, ScriptRun, ScriptRunResult } from '@kernmantle/scrip
 export type {
   Agent,
   AgentResult,
+  AgentStream,
   Kernmantle,
   KernmantleOptions,
   ModelInProcess,
@@ -23,6 +24,7 @@ export type {
 } from './agent/agent.ts';
 export type { AgentLimits, AgentOptions, AgentPermissions } from './agent/compile.ts';
 export { KernmantleError } from './agent/error.ts';
+export type { AgentEvent } from './agent/stream.ts';
 export { type AgentTool, type ToolContext, type ToolOptions, tool } from './agent/tool.ts';
 export type { RunningServer, ServerSettings } from './mcp-server/start-server.ts';
 export type {

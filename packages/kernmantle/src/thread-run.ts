@@ -39,13 +39,13 @@ export interface RunResult extends Omit<ThreadResult, 'cost'> {
 }
 
 /**
- * An event of a thread or its descendants. `text` arrives while the model writes. `cost` follows
- * each reply of a model and sums up this run so far. All other events are journal events, sent when
+ * An event of a thread or its descendants. `text` arrives while the model writes. `reasoning` and `cost` follow
+ * each reply of a model, and `cost` sums up this run so far. All other events are journal events, sent when
  * they are recorded.
  */
 export type ThreadEvent = { readonly thread: string; readonly turn: number } & (
   | Noted
-  | { readonly type: 'text'; readonly data: { readonly text: string } }
+  | { readonly type: 'text' | 'reasoning'; readonly data: { readonly text: string } }
   | {
       readonly type: 'cost';
       readonly data: { readonly turns: number; readonly tokens: number; readonly spend: string };
@@ -130,6 +130,12 @@ async function createBill() {
   };
 }
 
+/** Returns the readable reasoning of a reply. Empty for any other event. */
+function reasoningIn({ type, data }: Noted): string {
+  const blocks = type === 'assistant_message' ? data.content : [];
+  return blocks.map((block) => (block.type === 'thinking' ? block.text : '')).join('');
+}
+
 /** Starts `run` at once. `resumed` is the id of the resumed thread; absent for a new one. */
 export function createThreadRun(
   run: (live: RunObserver) => Promise<Outcome<ThreadResult>>,
@@ -150,6 +156,8 @@ export function createThreadRun(
           const { turn } = event;
           turns.set(thread, turn);
           queue.push({ ...event, thread });
+          const data = { text: reasoningIn(event) };
+          if (data.text !== '') queue.push({ thread, turn, type: 'reasoning', data });
           const cost = bill(event);
           if (cost) queue.push({ thread, turn, type: 'cost', data: cost });
         },

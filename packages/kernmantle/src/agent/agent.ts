@@ -1,9 +1,10 @@
 // Opens the library for agents in code, and runs agents. Every run is a thread of the harness: this file adds names
 // and types, and no rights.
 import { resolve } from 'node:path';
-import type { Fault, Json, JsonObject, Outcome } from '@kernmantle/core/base';
+import type { Failure, Fault, Json, JsonObject, Outcome } from '@kernmantle/core/base';
 import type { Attachment, ModelPort, RunRequest } from '@kernmantle/core/harness';
 import {
+  approvalDigest,
   createRuntime,
   findPerson,
   type Runtime,
@@ -21,6 +22,7 @@ import {
   type OutputSchema,
 } from './compile.ts';
 import { checkNames, invalidOption, KernmantleError } from './error.ts';
+import { type AgentEvent, type ApprovalReader, agentEvents, plainLabels } from './stream.ts';
 import { AgentTool, type InputOf, isStandard } from './tool.ts';
 
 /** A model in this process, such as the one of `scriptedModel`. It answers every request, and no key is needed. */
@@ -75,6 +77,18 @@ export interface Agent<O = undefined> {
   readonly name: string;
   /** Runs the agent until it ends. Throws a `KernmantleError` if it does not complete. */
   run(prompt: string, options?: RunOptions): Promise<AgentResult<O>>;
+  /** Runs the agent, and returns a failure instead of throwing it. */
+  attempt(prompt: string, options?: RunOptions): Promise<Outcome<AgentResult<O>>>;
+  /** Starts a run and shows its events. Leaving the loop stops nothing. */
+  stream(prompt: string, options?: RunOptions): AgentStream<O>;
+}
+
+/** The events of one run, which can be iterated once. The last one is `done`. A failed run throws its error. */
+export interface AgentStream<O = undefined>
+  extends AsyncIterable<AgentEvent | { readonly type: 'done'; readonly result: AgentResult<O> }> {
+  /** Id of the thread, as soon as it exists. */
+  readonly thread: Promise<string>;
+  readonly result: Promise<AgentResult<O>>;
 }
 
 /** The same calls, which throw a `KernmantleError` instead of returning a failure. */
@@ -145,12 +159,6 @@ function attachData(data: Readonly<Record<string, unknown>> = {}): Attachment[] 
     if (text === undefined) throw invalidInput(`data.${name}`, 'must be JSON without cycles');
     return { name, data: Buffer.from(text), mime: 'application/json', paste: true };
   });
-}
-
-/** Returns the labels of a result, without its sources. */
-function labelsOf({ marks }: Pick<RunResult, 'marks'>): string[] {
-  const all = [...(marks?.labels ?? []), ...(marks?.taint ?? [])];
-  return [...new Set(all)].filter((label) => !/^(?:src|dir):/.test(label));
 }
 
 /** Returns the fault of a run that did not complete. */
@@ -226,7 +234,7 @@ async function finishRun<O>(
   const { status, thread_id: thread, outputs, text, cost } = result;
   if (status === 'completed') {
     const output = await checkOutput(agent, outputs);
-    const facts = { text, cost, thread, labels: labelsOf(result) };
+    const facts = { text, cost, thread, labels: plainLabels(result.marks) };
     return { ...facts, ...(agent.output !== undefined && { output }) } as AgentResult<O>;
   }
   const pending = await program.approvals.list({ thread });
@@ -236,6 +244,41 @@ async function finishRun<O>(
   throw new DOMException('the run was cancelled', { name: 'AbortError', cause: error });
 }
 
+/** Returns the failure that was thrown. An error of the program itself is thrown again. */
+function failureOf(error: unknown): Failure {
+  const cause = error instanceof DOMException ? error.cause : error;
+  if (!(cause instanceof KernmantleError)) throw error;
+  const { code, detail } = cause;
+  return { ok: false, error: { code: error === cause ? code : 'cancelled', detail } };
+}
+
+/** Waits for a promise whose failure others receive, so that it is never unhandled. */
+async function watch(promise: Promise<unknown>): Promise<void> {
+  await Promise.allSettled([promise]);
+}
+
+function createStream<O>(
+  { runtime }: Opened,
+  run: ThreadRun,
+  result: Promise<AgentResult<O>>,
+): AgentStream<O> {
+  const thread = (async () => unwrap(await run.id))();
+  void watch(result);
+  void watch(thread);
+  const approvals: ApprovalReader = async (id, name) => {
+    const threads = await runtime.threads();
+    const { store } = unwrap(threads);
+    const [row, pending] = [await store.thread(id), await store.approvals({ thread: id })];
+    const approval = unwrap(pending).find((one) => one.id === name);
+    return approval && { approval, digest: approvalDigest(approval, unwrap(row).epoch).digest };
+  };
+  async function* events() {
+    yield* agentEvents(run, approvals);
+    yield { type: 'done', result: await result } as const;
+  }
+  return { thread, result, [Symbol.asyncIterator]: events };
+}
+
 function createAgent<S extends OutputSchema | undefined>(
   opened: Opened,
   options: AgentOptions<S>,
@@ -243,10 +286,24 @@ function createAgent<S extends OutputSchema | undefined>(
   const { model, hasProject } = opened;
   const own = { ...(model !== undefined && { model }), ...options };
   const agent = compileAgent(own, hasProject);
+  const start = (prompt: string, request: RunOptions) => {
+    const run = startRun(opened, agent, prompt, request);
+    return { run, result: finishRun<OutputOf<S>>(opened, agent, run, request.signal) };
+  };
   return {
     name: agent.name,
-    run: async (prompt, request = {}) =>
-      await finishRun(opened, agent, startRun(opened, agent, prompt, request), request.signal),
+    run: async (prompt, request = {}) => await start(prompt, request).result,
+    async attempt(prompt, request = {}) {
+      try {
+        return { ok: true, output: await start(prompt, request).result };
+      } catch (error) {
+        return failureOf(error);
+      }
+    },
+    stream(prompt, request = {}) {
+      const { run, result } = start(prompt, request);
+      return createStream(opened, run, result);
+    },
   };
 }
 

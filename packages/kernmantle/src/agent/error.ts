@@ -3,6 +3,9 @@ import type { Fault } from '@kernmantle/core/base';
 import type { Approval, ThreadStatus } from '@kernmantle/core/store';
 import type { ThreadCost } from '../thread-run.ts';
 
+/** Code of a call whose right is missing. */
+export const DENIED = 'permission_denied';
+
 /** Facts about the run that failed. A call that started no run has none. */
 interface FailedRun {
   readonly status?: ThreadStatus;

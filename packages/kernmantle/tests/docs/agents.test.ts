@@ -36,7 +36,7 @@ test('the programs print what the page shows, end by themselves and leave no fil
     return join(folder, name);
   };
   try {
-    expect(programs).toHaveLength(2);
+    expect(programs).toHaveLength(3);
     for (const { text, printed } of programs) {
       const args = [writeModule(text, { write })];
       const { stdout } = await promisify(execFile)(process.execPath, args, { cwd: folder, env });
