@@ -10,7 +10,14 @@ const usage = { input_tokens: 500, output_tokens: 20, cache_read_tokens: 0, cach
 
 async function answerTo(request: IncomingMessage, response: ServerResponse): Promise<void> {
   const count = Number(/deltas_(\d+)/.exec(await text(request))?.[1]);
-  const answer = { id: 'x', model: 'm', text: PIECE.repeat(count), thinking: '', calls: [] };
+  const answer = {
+    id: 'x',
+    model: 'm',
+    text: PIECE.repeat(count),
+    thinking: '',
+    seal: '',
+    calls: [],
+  };
   const said = { ...answer, stop: 'end', usage, piece: PIECE.length } as const;
   response.writeHead(200, { 'content-type': 'text/event-stream' });
   for (const frame of WORDINGS.anthropic.frames({ ...said, calls: [] }, true)) {

@@ -36,7 +36,11 @@ const usage = fc.record({
 const block = fc.oneof(
   fc.record({ type: fc.constant('text' as const), text }),
   fc.record({ type: fc.constant('tool_call' as const), id: text, name: text, arguments: object }),
-  fc.record({ type: fc.constant('thinking' as const), text, signature: text }),
+  fc.record({
+    type: fc.constant('thinking' as const),
+    text,
+    seal: fc.record({ by: text, data: text }),
+  }),
 );
 const result = fc.record({ call_id: text, content: json, is_error: fc.boolean(), marks });
 const injected = fc.record({ content: fc.array(block), injected: fc.constant(true as const) });
@@ -178,14 +182,21 @@ const DATA: { [type in EventType]: fc.Arbitrary<DataOf<type>> } = {
     current: 3,
     max: 3,
   }),
-  warning: fc.record({
-    name: fc.constant('warning' as const),
-    code: fc.constant('spend_warning' as const),
-    limit: fc.constant('spend' as const),
-    percent: fc.constantFrom(80, 95),
-    current: count,
-    max: count,
-  }),
+  warning: fc.oneof(
+    fc.record({
+      name: fc.constant('warning' as const),
+      code: fc.constant('spend_warning' as const),
+      limit: fc.constant('spend' as const),
+      percent: fc.constantFrom(80, 95),
+      current: count,
+      max: count,
+    }),
+    fc.record({
+      name: fc.constant('warning' as const),
+      code: fc.constant('seals_dropped' as const),
+      count,
+    }),
+  ),
   loop_detected: fault,
   retry: fc.oneof(
     fc.record({ attempt: count }),

@@ -119,6 +119,8 @@ export class Conversation {
   #late: (() => void)[] = [];
   #bytes = 0;
   #hasFiles = false;
+  /** Number of seals, by the model that wrote them. */
+  readonly #seals = new Map<string, number>();
   #trusted: Trusted = { texts: [], said: [], results: [] };
   #stranger: string | undefined;
   /** Hides untrusted text from the model. Absent: the model sees this text. */
@@ -245,6 +247,11 @@ export class Conversation {
     return this.#hasFiles;
   }
 
+  /** Returns the number of seals in the messages, by the model that wrote them. */
+  seals(): ReadonlyMap<string, number> {
+    return this.#seals;
+  }
+
   /** Returns the size of the messages, for the estimate of the next request. */
   bytes(): number {
     return this.#bytes;
@@ -290,6 +297,7 @@ export class Conversation {
       .filter(({ turn }) => turn > upto)
       .map((part) => (cleared.includes(part.seq ?? -1) ? asReference(part) : part));
     [this.#parts, this.#messages, this.#bytes] = [[], [], 0];
+    this.#seals.clear();
     for (const part of past) if (part.turn === 0) this.#put(part);
     for (const part of upto === 0 ? rest : [note, ...rest]) this.#put(part);
   }
@@ -298,6 +306,7 @@ export class Conversation {
   clear(): void {
     this.#open.clear();
     [this.#parts, this.#messages, this.#late] = [[], [], []];
+    this.#seals.clear();
     [this.#turn, this.#bytes] = [0, 0];
     this.#trusted = { texts: [], said: [], results: [] };
   }
@@ -319,6 +328,10 @@ export class Conversation {
     this.#hasFiles ||= content.some(
       (block) => block.type === 'file' || (block.type === 'tool_result' && !!block.files),
     );
+    for (const block of content) {
+      const by = 'seal' in block && block.seal?.by;
+      if (by) this.#seals.set(by, (this.#seals.get(by) ?? 0) + 1);
+    }
     const last = this.#messages.at(-1);
     if (last?.role !== role) this.#messages.push({ role, content: [...content] });
     else

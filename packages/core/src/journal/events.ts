@@ -203,8 +203,14 @@ export const EVENTS = {
     },
   ),
   warning: entry(warning, {
-    text: ({ percent, limit, current, max }) =>
-      line('!', 'limit', `${percent} % of ${limit} used: ${current} of ${max}`),
+    text: (data) =>
+      data.code === 'seals_dropped'
+        ? line('!', 'idle', `${data.count} seals are not sent: another model wrote them`)
+        : line(
+            '!',
+            'limit',
+            `${data.percent} % of ${data.limit} used: ${data.current} of ${data.max}`,
+          ),
     survivesRewind: true,
     hasRow: true,
   }),

@@ -48,7 +48,9 @@ export {
   type RecordedOf,
   readJournal,
   readStored,
+  shownData,
   startOf,
+  withoutSeals,
   withTexts,
 } from './read-journal.ts';
 export type {

@@ -1,6 +1,14 @@
 // Reads journals. `decode` refuses an event that no version of the harness wrote, so that readers trust the
 // types of events.
-import { fail, type JsonObject, type Outcome, ok } from '../base/index.ts';
+import {
+  fail,
+  getOwn,
+  isObject,
+  type Json,
+  type JsonObject,
+  type Outcome,
+  ok,
+} from '../base/index.ts';
 import type { Answer, Store, StoredEvent } from '../store/index.ts';
 import { oddField } from './event-facts.ts';
 import type { DataOf, EventType, JournalEvent } from './events.ts';
@@ -25,6 +33,22 @@ export function notedOf(event: Recorded): Noted {
 export function withTexts(event: Noted, change: (data: JsonObject) => JsonObject): Noted {
   const { text: _, ...plain } = event;
   return { ...plain, data: change(event.data as JsonObject) } as Noted;
+}
+
+/** Returns the content of a reply without its seals, for guards, hooks and people. */
+export function withoutSeals(content: Json): Json {
+  if (!Array.isArray(content) || !content.some((block) => getOwn(block, 'seal'))) return content;
+  return content.map((block) => {
+    const { seal: _, ...rest } = isObject(block) ? block : {};
+    return rest;
+  });
+}
+
+/** Returns the data of an event without seals. Only the journal and the model that wrote them get them. */
+export function shownData(type: string, data: JsonObject): JsonObject {
+  if (type !== 'assistant_message' || data.content === undefined) return data;
+  const content = withoutSeals(data.content);
+  return content === data.content ? data : { ...data, content };
 }
 
 /** Fails with `journal_unreadable` {thread, seq, type, field} if no version of this harness wrote the event. */
@@ -81,20 +105,23 @@ export const hidesUntrusted = (history: readonly Recorded[]): boolean =>
 
 /**
  * Reads a journal, or its events of these types, in pages, because it can be longer than one read. `from`: the event
- * after which it begins. `most`: the largest number of events.
+ * after which it begins. `most`: the largest number of events. `isShown`: people get them, so they have no seals.
  */
 export async function readStored(
   store: Pick<Store, 'read'>,
   thread: string,
   types?: readonly EventType[],
-  { from = 0, most = Number.POSITIVE_INFINITY }: { from?: number; most?: number } = {},
+  how: { from?: number; most?: number; isShown?: boolean } = {},
 ): Answer<StoredEvent[]> {
+  const { from = 0, most = Number.POSITIVE_INFINITY, isShown = false } = how;
   const events: StoredEvent[] = [];
   for (;;) {
     const after = events.at(-1)?.seq ?? from;
     const page = await store.read(thread, types ? { after, types } : { after });
     if (!page.ok) return page;
-    events.push(...page.output);
+    for (const event of page.output) {
+      events.push(isShown ? { ...event, data: shownData(event.type, event.data) } : event);
+    }
     if (page.output.length === 0 || events.length >= most) return ok(events.slice(0, most));
   }
 }

@@ -48,10 +48,11 @@ const usage: Check<Usage> = fields({
   context_tokens: number,
   estimated: flag,
 });
+const seal = fields({ by: text, data: text });
 const block = either(
-  fields({ type: word('text'), text }),
-  fields({ type: word('thinking'), text }, { signature: text, redacted: text }),
-  fields({ type: word('tool_call'), id: text, name: text, arguments: data }),
+  fields({ type: word('text'), text }, { seal }),
+  fields({ type: word('thinking'), text }, { redacted: yes, seal }),
+  fields({ type: word('tool_call'), id: text, name: text, arguments: data }, { seal }),
   fields({ type: word('tool_result'), id: text, content: json }, { is_error: flag }),
 ) as Check<Block>;
 /** A file of the thread. Its bytes are an artifact. */
@@ -261,7 +262,7 @@ export const hook = fields(
     held: resultContent,
   },
 );
-export const warning = fields({
+const limitWarning = fields({
   name: word('warning'),
   code: warned,
   limit,
@@ -269,6 +270,11 @@ export const warning = fields({
   current: number,
   max: number,
 });
+export const warning = either(
+  limitWarning,
+  /** The model does not get this number of seals, because another model wrote them. */
+  fields({ name: word('warning'), code: word('seals_dropped'), count: number }),
+);
 /**
  * The start of the thread of a hook, with its subject: the checkpoint, and the state of a call, a request or a
  * start there. A process that resumes the thread continues its hook with this data.
@@ -283,7 +289,7 @@ export const hookStart = fields(
     call_id: text,
     held: resultContent,
     fault,
-    warning,
+    warning: limitWarning,
   },
 );
 
@@ -337,7 +343,8 @@ export const retry = either(
   /** One more request for the same turn. The run is not restarted. */
   fields(
     { try: number, because: text, wait_ms: number, model: text },
-    { attempt: none, annealed: none },
+    /** `seals`: from this request on no seal is sent. */
+    { seals: word('off'), attempt: none, annealed: none },
   ),
 );
 export const streamError = either(failed, broken);

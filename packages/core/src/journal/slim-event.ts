@@ -304,7 +304,8 @@ const SLIM: { readonly [type in EventType]: Slim<type> } = {
     stage: denial.stage,
   }),
   limit: (reached) => ({ ...limitParts(reached), thread: optionalName(reached.thread) }),
-  warning: limitParts,
+  warning: (data) =>
+    data.code === 'seals_dropped' ? { code: data.code, current: data.count } : limitParts(data),
   loop_detected: faultParts,
   retry: (again) =>
     again.try === undefined

@@ -10,13 +10,14 @@ import {
   textAt,
 } from '../base/index.ts';
 import { fileMark } from './file-marks.ts';
-import type {
-  Block,
-  FileBlock,
-  Message,
-  ProviderRequest,
-  Stop,
-  ToolDefinition,
+import {
+  type Block,
+  type FileBlock,
+  type Message,
+  type ProviderRequest,
+  type Stop,
+  sealFor,
+  type ToolDefinition,
 } from './message.ts';
 import { errorFault } from './provider-fault.ts';
 import {
@@ -34,15 +35,21 @@ const writeFile = ({ mime, sha256 }: FileBlock): JsonObject => ({
   source: { type: 'base64', media_type: mime, data: fileMark(sha256) },
 });
 
-/** Returns undefined for a block that the API refuses: empty text, thoughts without their signature. */
-function writeBlock(block: Block): JsonObject | undefined {
+function writeThought(block: Block & { type: 'thinking' }, data: string): JsonObject {
+  return block.redacted
+    ? { type: 'redacted_thinking', data }
+    : { type: 'thinking', thinking: block.text, signature: data };
+}
+
+/** Returns undefined for a block that the API refuses: empty text, thoughts without the signature of this model. */
+function writeBlock(block: Block, by?: string): JsonObject | undefined {
   switch (block.type) {
     case 'text':
       return block.text.trim() === '' ? undefined : { type: 'text', text: block.text };
-    case 'thinking':
-      if (block.redacted !== undefined) return { type: 'redacted_thinking', data: block.redacted };
-      if (block.signature === undefined) return undefined;
-      return { type: 'thinking', thinking: block.text, signature: block.signature };
+    case 'thinking': {
+      const seal = sealFor(block, by);
+      return seal === undefined ? undefined : writeThought(block, seal);
+    }
     case 'tool_call':
       return { type: 'tool_use', id: block.id, name: block.name, input: block.arguments };
     case 'tool_result':
@@ -63,10 +70,13 @@ function writeBlock(block: Block): JsonObject | undefined {
 }
 
 /** Puts results first, because the API requires them directly after their calls. */
-export function writeAnthropicMessage({ role, content }: Message): readonly JsonObject[] {
+export function writeAnthropicMessage(
+  { role, content }: Message,
+  by?: string,
+): readonly JsonObject[] {
   const [results, others]: [JsonObject[], JsonObject[]] = [[], []];
   for (const block of content) {
-    const written = writeBlock(block);
+    const written = writeBlock(block, by);
     if (written) (block.type === 'tool_result' ? results : others).push(written);
   }
   const blocks = [...results, ...others];
@@ -144,7 +154,7 @@ const DELTAS: Readonly<
   text_delta: { kind: 'text', from: 'text', to: 'text' },
   input_json_delta: { kind: 'tool_call', from: 'partial_json', to: 'text' },
   thinking_delta: { kind: 'thinking', from: 'thinking', to: 'text' },
-  signature_delta: { kind: 'thinking', from: 'signature', to: 'signature' },
+  signature_delta: { kind: 'thinking', from: 'signature', to: 'seal' },
 };
 
 /** JSON that follows the text in a delta without further fields. */
@@ -160,8 +170,8 @@ function addBlock(reply: ReplyDraft, block: JsonObject): Draft | undefined {
   const kind = (Object.hasOwn(KINDS, type) && KINDS[type]) || 'other';
   const draft = reply.begin(kind, textAt(block, 'id'), textAt(block, 'name'));
   if (!draft) return undefined;
-  reply.append(draft, 'redacted', textAt(block, 'data'));
-  reply.append(draft, 'signature', textAt(block, 'signature'));
+  draft.isRedacted = type === 'redacted_thinking';
+  reply.append(draft, 'seal', textAt(block, draft.isRedacted ? 'data' : 'signature'));
   reply.append(draft, 'text', textAt(block, kind === 'thinking' ? 'thinking' : 'text'));
   return draft;
 }

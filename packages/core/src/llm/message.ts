@@ -4,9 +4,20 @@ import type { Usage } from './usage.ts';
 
 export type Protocol = 'anthropic' | 'openai';
 
+/**
+ * Opaque data of a provider about one block of a reply: a signature, or an encrypted thought. The next request repeats
+ * it unchanged, but only to the model that wrote it.
+ */
+interface Seal {
+  /** Provider and model that wrote it, as `provider/model`. */
+  by: string;
+  data: string;
+}
+
 interface TextBlock {
   type: 'text';
   text: string;
+  seal?: Seal;
 }
 
 /** INVARIANT: a call always has complete arguments that are a JSON object. */
@@ -15,15 +26,15 @@ export interface ToolCallBlock {
   id: string;
   name: string;
   arguments: JsonObject;
+  seal?: Seal;
 }
 
-/** The next request repeats it unchanged, because a provider checks the signature of its own thoughts. */
 interface ThinkingBlock {
   type: 'thinking';
   text: string;
-  signature?: string;
-  /** Encrypted thoughts, which the provider does not show. If they are present, `text` is empty. */
-  redacted?: string;
+  /** The provider does not show the thought. The seal contains it. */
+  redacted?: true;
+  seal?: Seal;
 }
 
 /** A file that is an artifact of the thread. A request has its bytes, and nothing else has them. */
@@ -47,6 +58,10 @@ interface ToolResultBlock {
   /** Files of the result, or texts in place of files that this request leaves out. */
   files?: readonly (FileBlock | TextBlock)[];
 }
+
+/** Returns the data of the seal if this model wrote it. `by`: the model of a request. Absent: no seal is sent. */
+export const sealFor = ({ seal }: { seal?: Seal }, by: string | undefined): string | undefined =>
+  seal?.by === by ? seal?.data : undefined;
 
 export type Block = TextBlock | ToolCallBlock | ThinkingBlock | ToolResultBlock | FileBlock;
 
@@ -102,6 +117,8 @@ export interface ProviderRequest {
   temperature?: number;
   /** OpenAI: name of the parameter that limits the answer. Absent: `max_completion_tokens`. */
   max_tokens_parameter?: string;
+  /** Provider and model whose seals are sent, as `provider/model`. Absent: none are sent. */
+  sealedBy?: string;
   /** Anthropic: true marks the part that the next request repeats for the cache. Absent: true. */
   cache?: boolean;
 }

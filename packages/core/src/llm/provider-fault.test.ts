@@ -31,6 +31,7 @@ test.each([
   [408, anthropic('api_error'), 'timeout', true],
   [503, openai('server_error', 'server_error'), 'model_unavailable', true],
   [529, anthropic('api_error'), 'model_unavailable', true],
+  [400, openai('invalid_encrypted_content'), 'provider_error', false],
   [400, anthropic('api_error'), 'provider_error', false],
   [500, anthropic('rate_limit_error'), 'rate_limit', true],
   [402, {}, 'quota_exceeded', false],
@@ -110,4 +111,23 @@ test('a provider that cannot be reached is named, with its place', () => {
   expect(messageOf('cannot resolve host `local.test`: ENOTFOUND', unresolved)).toBe(
     'cannot resolve host `local.test`: ENOTFOUND',
   );
+});
+
+test.each([
+  openai('invalid_encrypted_content'),
+  anthropic(
+    'invalid_request_error',
+    'messages.1.content.0: Invalid `signature` in `thinking` block',
+  ),
+  {
+    error: {
+      code: 400,
+      message: 'Function call is missing a thought_signature in functionCall parts.',
+    },
+  },
+])('a rejected seal has a reason of its own: %j', (body) => {
+  expect(providerFault(answered(400, body)).error).toMatchObject({
+    code: 'provider_error',
+    detail: { reason: 'seal_rejected', transient: false, charged: false },
+  });
 });

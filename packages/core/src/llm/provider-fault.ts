@@ -28,6 +28,7 @@ const KEY: Meaning = { code: 'provider_error', transient: false, reason: 'authen
 const REFUSED: Meaning = { code: 'provider_error', transient: false, reason: 'permission' };
 const INVALID: Meaning = { code: 'provider_error', transient: false, reason: 'invalid_request' };
 const CONTEXT: Meaning = { code: 'provider_error', transient: false, reason: 'context_exceeded' };
+const SEAL: Meaning = { code: 'provider_error', transient: false, reason: 'seal_rejected' };
 const SERVER: Meaning = { code: 'provider_error', transient: true, reason: 'server_error' };
 const LATE: Meaning = { code: 'timeout', transient: true, reason: 'provider_timeout' };
 
@@ -48,6 +49,7 @@ const BY_NAME: Readonly<Record<string, Meaning>> = {
   invalid_api_key: KEY,
   permission_error: REFUSED,
   context_length_exceeded: CONTEXT,
+  invalid_encrypted_content: SEAL,
   request_too_large: CONTEXT,
   timeout_error: LATE,
   api_error: SERVER,
@@ -88,6 +90,9 @@ const wordAt = (value: Json | undefined, key: string): string =>
 /** Matches a message about a too long conversation, from providers that send no code for it. */
 const TOO_LONG = /prompt is too long|context (?:length|window)|maximum context|too many tokens/i;
 
+/** Matches a message about a seal, from providers that send no code for it. */
+const BAD_SEAL = /thought[_ -]?signature|signature`? in `?thinking/i;
+
 function meaningOf(error: Json | undefined, status: number | undefined): Meaning {
   const names = [wordAt(error, 'code'), wordAt(error, 'type')];
   const namedMeaning = names.flatMap((name) =>
@@ -101,6 +106,7 @@ function meaningOf(error: Json | undefined, status: number | undefined): Meaning
     byStatus?.transient === true && namedMeaning?.transient === false && namedMeaning !== QUOTA;
   const meaning =
     (isVague || isRetry ? (byStatus ?? namedMeaning) : (namedMeaning ?? byStatus)) ?? SERVER;
+  if (meaning === INVALID && BAD_SEAL.test(wordAt(error, 'message'))) return SEAL;
   if (meaning === INVALID && TOO_LONG.test(wordAt(error, 'message'))) return CONTEXT;
   return meaning === SERVER && status !== undefined && status < 500 ? INVALID : meaning;
 }

@@ -108,12 +108,12 @@ test('thoughts come back as they were', () => {
     ],
     'end_turn',
   );
-  expect(readReply('anthropic', thought)).toMatchObject({
+  expect(readReply('anthropic', thought, { sealedBy: 'p/m' })).toMatchObject({
     output: {
       stop: 'end',
       content: [
-        { type: 'thinking', text: 'hm', signature: 's' },
-        { type: 'thinking', text: '', redacted: 'd' },
+        { type: 'thinking', text: 'hm', seal: { by: 'p/m', data: 's' } },
+        { type: 'thinking', text: '', redacted: true, seal: { data: 'd' } },
       ],
     },
   });

@@ -63,14 +63,15 @@ const DONE: Recorded = { data: '[DONE]' };
 
 test.each(PROTOCOLS)('a recorded %s stream becomes its reply', (protocol) => {
   const heard: string[] = [];
-  const reader = createReader(protocol, { onText: (piece) => heard.push(piece) });
+  const sealedBy = 'p/m';
+  const reader = createReader(protocol, { sealedBy, onText: (piece) => heard.push(piece) });
   for (const event of RECORDED[protocol]) expect(reader.push(event).ok).toBe(true);
   expect(heard.join('')).toBe(TEXT);
   const reply = must(reader.end(true));
-  const signature = protocol === 'anthropic' ? { signature: 'c2lnbmVk' } : {};
+  const seal = protocol === 'anthropic' && { seal: { by: sealedBy, data: 'c2lnbmVk' } };
   expect(reply).toEqual({
     content: [
-      { type: 'thinking', text: THOUGHT, ...signature },
+      { type: 'thinking', text: THOUGHT, ...seal },
       { type: 'text', text: TEXT },
       ...expectedCalls,
     ],
@@ -340,8 +341,8 @@ test('unknown events, blocks and deltas are passed over', () => {
     ),
     ...stopped('end_turn'),
   ];
-  expect(must(read('anthropic', events)).content).toEqual([
-    { type: 'thinking', text: '', redacted: 'b3BhcXVl' },
+  expect(must(read('anthropic', events, { sealedBy: 'p/m' })).content).toEqual([
+    { type: 'thinking', text: '', redacted: true, seal: { by: 'p/m', data: 'b3BhcXVl' } },
     { type: 'text', text: 'hi' },
   ]);
 });
@@ -533,4 +534,26 @@ test.each(PROTOCOLS)('no event, however odd, makes the %s reader throw', (protoc
     }),
     { numRuns: runs(1000) },
   );
+});
+
+const MIB = 1024 * 1024;
+const thoughtWith = (signature: string) => ({
+  start: { type: 'thinking', thinking: 'x', signature },
+});
+
+test('a seal has at most 1 MiB, and those of a reply together 4 MiB', () => {
+  const sizes = (...list: number[]): string => {
+    const events = blocks(...list.map((size) => thoughtWith('s'.repeat(size))));
+    const outcome = read('anthropic', [...events, ...stopped('end_turn')], { sealedBy: 'p/m' });
+    return outcome.ok ? 'ok' : outcome.error.code;
+  };
+  expect(sizes(MIB)).toBe('ok');
+  expect(sizes(MIB + 1)).toBe('response_too_large');
+  expect(sizes(MIB, MIB, MIB, MIB)).toBe('ok');
+  expect(sizes(MIB, MIB, MIB, MIB, 1)).toBe('response_too_large');
+});
+
+test('without the name of the model a reply has no seals', () => {
+  const reply = must(read('anthropic', [...blocks(thoughtWith('s')), ...stopped('end_turn')]));
+  expect(reply.content).toEqual([{ type: 'thinking', text: 'x' }]);
 });

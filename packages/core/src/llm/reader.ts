@@ -31,6 +31,8 @@ export interface ReaderOptions {
   /** Receives every piece of text as it arrives. */
   onText?: (piece: string) => void;
   maxCharacters?: number;
+  /** Provider and model, as `provider/model`, for the seals of the reply. Absent: seals are dropped. */
+  sealedBy?: string;
 }
 
 const PROTOCOLS: Readonly<Record<Protocol, ReplyProtocol>> = {
@@ -50,12 +52,12 @@ const TAKEN = ok(null);
 
 function replyFrom(
   reply: ReplyDraft,
-  { requestBytes = 0, ratio = 0 }: ReaderOptions,
+  { requestBytes = 0, ratio = 0, sealedBy }: ReaderOptions,
   fault: Failure | undefined,
 ): Outcome<ModelReply> {
   const { reported, isFinal } = reply;
   const measure = { requestBytes, replyBytes: reply.bytes(), ratio, isFinal };
-  return finishReply(reply, completeUsage(reported, measure), fault);
+  return finishReply(reply, completeUsage(reported, measure), fault, sealedBy);
 }
 
 export function createReader(protocol: Protocol, options: ReaderOptions = {}) {
@@ -96,7 +98,7 @@ export function createReader(protocol: Protocol, options: ReaderOptions = {}) {
 export function readReply(
   protocol: Protocol,
   body: Json,
-  options: Pick<ReaderOptions, 'requestBytes' | 'ratio' | 'maxCharacters'> = {},
+  options: Pick<ReaderOptions, 'requestBytes' | 'ratio' | 'maxCharacters' | 'sealedBy'> = {},
 ): Outcome<ModelReply> {
   const error = getOwn(body, 'error');
   if (error !== undefined && error !== null) return errorFault(error);

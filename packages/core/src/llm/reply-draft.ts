@@ -5,7 +5,7 @@ import type { Stop } from './message.ts';
 import type { Reported } from './usage.ts';
 
 export type DraftKind = 'text' | 'thinking' | 'tool_call' | 'other';
-export type DraftField = 'text' | 'signature' | 'redacted';
+export type DraftField = 'text' | 'seal';
 
 export interface Draft {
   readonly kind: DraftKind;
@@ -13,8 +13,10 @@ export interface Draft {
   text: string;
   id: string;
   name: string;
-  signature: string;
-  redacted: string;
+  /** Data of the seal. Empty: there is none. */
+  seal: string;
+  /** True if the seal is the thought itself. */
+  isRedacted: boolean;
   /** Arguments that arrived as a JSON object. Absent: they arrived as text. */
   given?: JsonObject;
   isClosed: boolean;
@@ -26,6 +28,8 @@ const MAX_BLOCKS = 1024;
 /** Maximum length of the name or id of a call. No provider allows more. */
 const MAX_NAME = 512;
 const MAX_REPLY = 16 * 1024 * 1024;
+const MAX_SEAL = 1024 * 1024;
+const MAX_SEALS = 4 * MAX_SEAL;
 
 const tooMuch = (what: string): Failure =>
   fail('response_too_large', `the reply ${what}`, { sent: true });
@@ -50,6 +54,7 @@ export class ReplyDraft {
   /** Target of the last delta, and the JSON with which another delta like it starts. */
   usual: { draft: Draft; to: DraftField; before: string } | undefined;
   #size = 0;
+  #sealed = 0;
   readonly #most: number;
   readonly #onText: ((piece: string) => void) | undefined;
 
@@ -68,9 +73,8 @@ export class ReplyDraft {
     if (this.fault) return undefined;
     const last = blocks.at(-1);
     if (last?.isClosed) last.isFollowed = true;
-    const [text, signature, redacted] = ['', '', ''];
-    const state = { isClosed: false, isFollowed: false };
-    const draft: Draft = { kind, text, id, name, signature, redacted, ...state };
+    const state = { isRedacted: false, isClosed: false, isFollowed: false };
+    const draft: Draft = { kind, text: '', id, name, seal: '', ...state };
     blocks.push(draft);
     return draft;
   }
@@ -83,14 +87,25 @@ export class ReplyDraft {
       return;
     }
     draft[field] += piece;
-    if (draft.kind === 'text') this.#onText?.(piece);
+    if (field === 'seal') this.#measure(draft, piece);
+    else if (draft.kind === 'text') this.#onText?.(piece);
+  }
+
+  #measure({ seal }: Draft, piece: string): void {
+    this.#sealed += Buffer.byteLength(piece);
+    if (Buffer.byteLength(seal) > MAX_SEAL) {
+      this.fault = tooMuch(`has a seal of more than ${MAX_SEAL} bytes`);
+    } else if (this.#sealed > MAX_SEALS) {
+      this.fault = tooMuch(`has seals of more than ${MAX_SEALS} bytes`);
+    }
   }
 
   /** Returns the number of bytes that the model wrote, for estimates. */
   bytes(): number {
     let sum = 0;
-    for (const { text, name, redacted, given: value } of this.blocks) {
-      sum += Buffer.byteLength(text) + Buffer.byteLength(name) + Buffer.byteLength(redacted);
+    for (const { text, name, seal, isRedacted, given: value } of this.blocks) {
+      sum += Buffer.byteLength(text) + Buffer.byteLength(name);
+      if (isRedacted) sum += Buffer.byteLength(seal);
       if (value) sum += Buffer.byteLength(JSON.stringify(value));
     }
     return sum;

@@ -60,12 +60,13 @@ interface Sorted {
   bad: BadArguments[];
 }
 
-function sortBlocks({ blocks, stop }: ReplyDraft, isWhole: boolean): Sorted {
+function sortBlocks({ blocks, stop }: ReplyDraft, isWhole: boolean, by: string): Sorted {
   const used = new Set<string>();
   const sorted: Sorted = { content: [], completed: [], cut: 0, discarded: [], bad: [] };
   const { content } = sorted;
   for (const draft of blocks) {
-    const { kind, id, name, text, signature, redacted } = draft;
+    const { kind, id, name, text, isRedacted } = draft;
+    const seal = by !== '' && draft.seal !== '' && { seal: { by, data: draft.seal } };
     if (kind === 'tool_call') {
       const verdict = judge(draft, stop, isWhole);
       if (verdict === undefined) {
@@ -77,18 +78,14 @@ function sortBlocks({ blocks, stop }: ReplyDraft, isWhole: boolean): Sorted {
         sorted.bad.push({ id: own, name, text, message: verdict.message });
         continue;
       }
-      content.push({ type: 'tool_call', id: own, name, arguments: verdict.arguments });
+      content.push({ type: 'tool_call', id: own, name, arguments: verdict.arguments, ...seal });
       sorted.completed.push(`${name}:${own}`);
       sorted.cut = content.length;
     } else if (!isWhole && !draft.isClosed) continue;
-    else if (kind === 'text' && text !== '') content.push({ type: 'text', text });
-    else if (kind === 'thinking' && (text !== '' || redacted !== '')) {
-      content.push({
-        type: 'thinking',
-        text,
-        ...(signature !== '' && { signature }),
-        ...(redacted !== '' && { redacted }),
-      });
+    else if (text === '' && !seal) continue;
+    else if (kind === 'text') content.push({ type: 'text', text, ...seal });
+    else if (kind === 'thinking') {
+      content.push({ type: 'thinking', text, ...(isRedacted && { redacted: true }), ...seal });
     }
   }
   return sorted;
@@ -127,14 +124,15 @@ function brokenReply(
 /**
  * Returns the reply of a draft. A broken stream with at least one complete call is a reply that is cut to
  * its calls. Without one it is the fault that broke it, with the usage in its detail. A reply that ended
- * inside of a call (`max_tokens`) or was refused is a reply with `broken`.
+ * inside of a call (`max_tokens`) or was refused is a reply with `broken`. `by`: the model that wrote its seals.
  */
 export function finishReply(
   reply: ReplyDraft,
   usage: Usage,
   fault: Failure | undefined,
+  by = '',
 ): Outcome<ModelReply> {
-  const sorted = sortBlocks(reply, fault === undefined);
+  const sorted = sortBlocks(reply, fault === undefined, by);
   if (fault) return brokenReply(reply, sorted, usage, fault);
   const { content, completed, discarded, bad } = sorted;
   const { model, stop = 'end' } = reply;

@@ -19,9 +19,10 @@ const messages: Message[] = [
   {
     role: 'assistant',
     content: [
-      { type: 'thinking', text: 'hm', signature: 's1g' },
+      { type: 'thinking', text: 'hm', seal: { by: 'p/m', data: 's1g' } },
       { type: 'thinking', text: 'unsigned' },
-      { type: 'thinking', text: '', redacted: 'opaque' },
+      { type: 'thinking', text: '', redacted: true, seal: { by: 'p/m', data: 'opaque' } },
+      { type: 'thinking', text: 'of another model', seal: { by: 'p/other', data: 'x' } },
       { type: 'text', text: 'reading' },
       { type: 'tool_call', id: 'c1', name: 'execute', arguments: { a: [1] } },
       { type: 'tool_call', id: 'c2', name: 'search', arguments: {} },
@@ -44,6 +45,7 @@ const request: ProviderRequest = {
   tools: [tool],
   max_tokens: 500,
   stream: true,
+  sealedBy: 'p/m',
 };
 const MARK = { cache_control: { type: 'ephemeral' } };
 

@@ -22,10 +22,13 @@ type Fixed = Omit<ProviderRequest, 'messages' | 'max_tokens'>;
 /** Returns parameters for `llm/anthropic_messages` or `llm/openai_chat` and the chains above them. */
 export function requestParameters(protocol: Protocol, request: ProviderRequest): JsonObject {
   const { message, tool, all } = PROTOCOLS[protocol];
-  return all(request, request.messages.flatMap(message), request.tools.map(tool));
+  const messages = request.messages.flatMap((one) => message(one, request.sealedBy));
+  return all(request, messages, request.tools.map(tool));
 }
 
 interface Pages {
+  /** Model whose seals the text contains. */
+  readonly by: string | undefined;
   readonly sources: Message[];
   readonly written: (readonly JsonObject[])[];
   /** Number of settled sources, whose text is cached without the brackets of the list. */
@@ -66,20 +69,24 @@ function turnPages(
   cached: Pages | undefined,
   protocol: Protocol,
   messages: readonly Message[],
+  by: string | undefined,
 ): Pages {
-  const pages = cached ?? { sources: [], written: [], count: 0, text: '', isDeep: false };
+  const isSame = cached !== undefined && cached.by === by;
+  const pages = isSame
+    ? cached
+    : { by, sources: [], written: [], count: 0, text: '', isDeep: false };
   const { sources, written } = pages;
   let common = 0;
   while (common < messages.length && sources[common] === messages[common]) common++;
   sources.length = written.length = common;
   for (const message of messages.slice(common)) {
-    const entries = PROTOCOLS[protocol].message(message);
+    const entries = PROTOCOLS[protocol].message(message, by);
     sources.push(message);
     written.push(entries);
     pages.isDeep ||= isDeeperThan([...entries], MAX_SLOT_DEPTH);
   }
   const count = openFrom(pages);
-  if (Math.min(common, count) < pages.count) return turnPages(undefined, protocol, messages);
+  if (Math.min(common, count) < pages.count) return turnPages(undefined, protocol, messages, by);
   pages.text = joined(pages.text, written.slice(pages.count, count).flat());
   pages.count = count;
   return pages;
@@ -131,7 +138,8 @@ export function createRequestWriter(
     /** Returns the text of one request's body. Fails as `form` does. */
     body({ messages, maxTokens, written }: TurnRequest): Outcome<string> {
       const parts = partsFor(maxTokens);
-      const pages = (written[protocol] = turnPages(written[protocol], protocol, messages));
+      const by = fixed.sealedBy;
+      const pages = (written[protocol] = turnPages(written[protocol], protocol, messages, by));
       const open = pages.written.slice(pages.count).flat();
       const isMarked = protocol === 'anthropic' && (fixed.cache ?? true);
       const text = joined(pages.text, isMarked ? markUsers(open) : open);

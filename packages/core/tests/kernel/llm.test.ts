@@ -72,7 +72,7 @@ const messages: Message[] = [
   {
     role: 'assistant',
     content: [
-      { type: 'thinking', text: 'hm', signature: 'c2ln' },
+      { type: 'thinking', text: 'hm', seal: { by: 'p/test-model', data: 'c2ln' } },
       { type: 'tool_call', id: 'c0', name: 'execute', arguments: { item_id: 'hello' } },
     ],
   },
@@ -105,6 +105,7 @@ const parametersFor = (protocol: Protocol, model: string, stream: boolean): Json
     max_tokens: 300,
     stream,
     temperature: 0.5,
+    sealedBy: 'p/test-model',
   });
 
 async function execute(protocol: Protocol, turn: Turn = {}): Promise<Outcome<Json>> {

@@ -9,7 +9,7 @@ import {
   ok,
   type Redactor,
 } from '../../base/index.ts';
-import { isInTranscript, type Noted, readStored } from '../../journal/index.ts';
+import { isInTranscript, type Noted, readStored, shownData } from '../../journal/index.ts';
 import {
   createTranscript,
   previewOf,
@@ -85,6 +85,14 @@ function shownText(
   else short = { ...previewOf(hide.json(value), hide, RESULT) };
   const blocks = { ...data, [field]: short };
   return JSON.stringify(redactor ? redactor.json(blocks) : blocks);
+}
+
+/** Returns the line without seals. A line without any is returned unchanged. */
+function shownLine(line: Line): Line {
+  const data = shownData(line.type, line.data);
+  if (data === line.data) return line;
+  const { text: _, ...plain } = line;
+  return { ...plain, data };
 }
 
 interface TranscriptPorts {
@@ -214,7 +222,8 @@ export class Transcripts {
     const [redactor, isFull] = [known.redactor(thread), detail() === 'full'];
     const lines: TranscriptEvent[] = [];
     const previews: Previews = new Map();
-    for (const event of events) {
+    for (const line of events) {
+      const event = shownLine(line);
       const { ts, seq, turn, type, data } = event;
       if (!isInTranscript(type)) continue;
       const isClean = known.isClean(thread, data, event.text);

@@ -13,7 +13,7 @@ import {
 } from '../../base/index.ts';
 import type { ComposedPolicy, Frame, RecordEntry } from '../../flow/index.ts';
 import type { Library } from '../../items/index.ts';
-import { type Noted, withTexts } from '../../journal/index.ts';
+import { type Noted, shownData, withTexts } from '../../journal/index.ts';
 import { type Audit, auditRow, type Caller, type Kernel } from '../../kernel/index.ts';
 import type { Store } from '../../store/index.ts';
 import { deriveVaultKey, type KeyPair } from '../../trust/index.ts';
@@ -119,7 +119,7 @@ function createListening(
       flush(thread);
       onRecorded(
         thread,
-        withTexts(event, (data) => known.redactor(thread).json(data)),
+        withTexts(event, (data) => known.redactor(thread).json(shownData(event.type, data))),
       );
     },
   };

@@ -60,6 +60,6 @@ export function switchModel({ ports, talk, budget }: ModelUser, choice: string):
   if (name === undefined) return fail('model_unavailable', 'no fallback model is configured');
   const chosen = priced(ports, modelFor(ports, name), budget.limits);
   if (!chosen.ok) return chosen;
-  Object.assign(talk, chosen.output);
+  Object.assign(talk, chosen.output, { areSealsDropped: false });
   return ok(null);
 }

@@ -223,7 +223,8 @@ function restore(thread: RestorableState, event: Recorded, own: EffectiveLimits)
       switchModel(thread, event.data.to);
       return;
     case 'warning':
-      thread.budget.warned.add(markKey(event.data));
+      if (event.data.code === 'seals_dropped') thread.talk.areSealsDropped = true;
+      else thread.budget.warned.add(markKey(event.data));
       return;
     case 'loop_detected':
       thread.talk.loops += 1;
@@ -246,6 +247,7 @@ function restore(thread: RestorableState, event: Recorded, own: EffectiveLimits)
     }
     case 'retry':
       if (event.data.try === undefined) newAttempt(thread, event.data);
+      else if (event.data.seals) thread.talk.areSealsOff = true;
       return;
     case 'tool_result':
       stepEnded(thread, event.data);

@@ -225,6 +225,10 @@ export interface Talk {
   price: Price;
   readonly fallback: string | undefined;
   readonly triedModels: Set<string>;
+  /** True after the provider rejected a seal. Until the thread ends no seal is sent. */
+  areSealsOff?: boolean;
+  /** True after the warning that this model does not get the seals of another one. */
+  areSealsDropped?: boolean;
   /** Tokens per byte, from the last usage that a provider reported. */
   ratio: number | undefined;
   readonly opening: Opening[];

@@ -29,6 +29,8 @@ import type { Thread } from '../thread/thread.ts';
 interface Sender {
   readonly line: ToolLine;
   readonly model: string;
+  /** Model whose seals are sent. Absent: none are sent. */
+  readonly by: string | undefined;
   readonly system: string;
   readonly tools: readonly ToolDefinition[];
   readonly writer: RequestWriter;
@@ -40,8 +42,9 @@ function createSender(
   { protocol, model, max_tokens_parameter }: ResolvedModel,
   { system, tools }: Pick<ModelRequest, 'system' | 'tools'>,
   thread: string | undefined,
+  by: string | undefined,
 ): Sender {
-  const fixed = { model, system, tools, stream: true };
+  const fixed = { model, system, tools, stream: true, ...(by !== undefined && { sealedBy: by }) };
   const cap = max_tokens_parameter ? { max_tokens_parameter } : {};
   const writer = createRequestWriter(protocol, { ...fixed, ...cap }, (parameters) => {
     const formed = line.form(parameters, 'messages', thread);
@@ -49,9 +52,12 @@ function createSender(
     sender.formed = formed.output;
     return ok(formed.output.text);
   });
-  const sender: Sender = { line, model, system, tools, writer, formed: undefined };
+  const sender: Sender = { line, model, by, system, tools, writer, formed: undefined };
   return sender;
 }
+
+/** Returns the name of a model in its seals. */
+export const sealerOf = ({ provider, model }: ResolvedModel): string => `${provider}/${model}`;
 
 /** Returns a line for each failed sink. The stream continued without them. */
 const failedSinks = (reports: Json): string[] =>
@@ -84,13 +90,15 @@ export function createModelPort(kernel: Pick<EmbeddedKernel, 'line'>): ModelPort
     thread: string | undefined,
   ): Sender {
     const cached = senders.get(request.written);
+    const by = request.areSealsOff ? undefined : sealerOf(model);
     const isSame =
       cached?.line === line &&
       cached.model === model.model &&
+      cached.by === by &&
       cached.system === request.system &&
       cached.tools === request.tools;
     if (cached && isSame) return cached;
-    const sender = createSender(line, model, request, thread);
+    const sender = createSender(line, model, request, thread, by);
     senders.set(request.written, sender);
     return sender;
   }
@@ -103,7 +111,8 @@ export function createModelPort(kernel: Pick<EmbeddedKernel, 'line'>): ModelPort
     const { line, authority } = admitted.output;
     return ok({
       async ask(request, signal) {
-        const { messages, maxTokens, written, reading, raw, marks, sinks, sendBy, files } = request;
+        const { messages, maxTokens, written, raw, marks, sinks, sendBy, files } = request;
+        const reading = { ...request.reading, sealedBy: sealerOf(model) };
         const sender = senderFor(line, model, request, thread);
         const body = sender.writer.body({ messages, maxTokens, written });
         let reader: StreamReader | undefined;

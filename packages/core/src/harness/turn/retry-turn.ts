@@ -10,7 +10,8 @@ import type { CalledOff, DirectiveTalk, HarnessPorts, Thread } from '../thread/t
 export type NextMove =
   /** A signal stopped the request and is handled first. */
   | { do: 'again' }
-  | { do: 'wait'; ms: number }
+  /** `seals`: the next request has no seals. */
+  | { do: 'wait'; ms: number; seals?: 'off' }
   /** The thread has switched to another model. */
   | { do: 'fallback' };
 
@@ -108,6 +109,10 @@ export function nextMove(
   if (calledOff === 'signal' || recorded === 'again') return { do: 'again' };
   if (calledOff || thread.journal.lost() || thread.control.signal.aborted) return undefined;
   if (recorded === 'none') return undefined;
+  if (failure.error.detail.reason === 'seal_rejected' && !thread.talk.areSealsOff) {
+    thread.talk.areSealsOff = true;
+    return { do: 'wait', ms: 0, seals: 'off' };
+  }
   if (typeof recorded === 'number') return { do: 'wait', ms: recorded };
   const backoff = backoffOf(thread.ports);
   const ms = waitFor(failure, tries, isCostly, backoff);

@@ -1,6 +1,6 @@
 // Accounts for a model request, from its reservation to its end. The final account of a thread charges requests
 // without a reply in full, because they can be on the invoice. A reservation without a request is free.
-import { type Failure, numberAt, type Outcome, ok } from '../../base/index.ts';
+import { type Failure, type Json, numberAt, type Outcome, ok } from '../../base/index.ts';
 import type { LimitReservation, RecordEntry } from '../../flow/index.ts';
 import type { DataOf, JournalEvent, Reply } from '../../journal/index.ts';
 import {
@@ -34,7 +34,7 @@ import type { Change } from '../thread/journal-writer.ts';
 import { badArgumentsResult, discardedLine } from '../thread/prompt.ts';
 import { addToConversation } from '../thread/talk.ts';
 import type { CalledOff, Talk, Thread } from '../thread/thread.ts';
-import { requestBytes } from './ask-model.ts';
+import { requestBytes, sealerOf } from './ask-model.ts';
 import { type AuditedModel, requestRow } from './audit.ts';
 import { type NextMove, nextMove, nextTries, type Tries } from './retry-turn.ts';
 import { limitsWithin, whenThereIsRoom } from './wait-for-budget.ts';
@@ -135,6 +135,19 @@ function replyEvents(talk: Talk, reply: ModelReply, bytes: number): [NewReply, .
   return events;
 }
 
+/** Returns the number of seals that the model does not get, because another one wrote them. It is told once. */
+function droppedSeals({ model, conversation, areSealsOff, areSealsDropped }: Talk): number {
+  if (areSealsOff || areSealsDropped) return 0;
+  let count = 0;
+  for (const [by, some] of conversation.seals()) if (by !== sealerOf(model)) count += some;
+  return count;
+}
+
+const sealsDropped = (count: number): JournalEvent => ({
+  type: 'warning',
+  data: { name: 'warning', code: 'seals_dropped', count },
+});
+
 function failureEvents(outcome: Outcome<unknown>, { next }: TurnAccount): JournalEvent[] {
   if (outcome.ok || next?.do === 'again') return [];
   const { code, detail } = outcome.error;
@@ -152,7 +165,9 @@ function retryEvents(
   if (outcome.ok || !next || next.do === 'again') return [];
   const because = outcome.error.code;
   const wait_ms = next.do === 'wait' ? next.ms : 0;
-  const retry = { type: 'retry', data: { try: tries.count + 1, because, wait_ms, model } } as const;
+  const seals = next.do === 'wait' && next.seals && { seals: next.seals };
+  const data = { try: tries.count + 1, because, wait_ms, model, ...seals };
+  const retry = { type: 'retry', data } as const;
   return next.do === 'wait'
     ? [retry]
     : [{ type: 'model_fallback', data: { to: model, because } }, retry];
@@ -184,6 +199,8 @@ export class TurnAccount {
   /** Tries so far, with this one once it has failed. */
   tries: Tries;
   reply: ModelReply | undefined;
+  /** The content of the reply as guards and hooks get it, which they can replace. */
+  shown: Json = null;
   calledOff: CalledOff | undefined;
   /** Move after a failed request. `undefined`: the checkpoint decides. */
   next: NextMove | undefined;
@@ -227,7 +244,7 @@ export class TurnAccount {
     this.#chargeRequest(outcome);
     const [message, ...others] = replyEvents(thread.talk, reply, this.bytes);
     // A guard can have replaced the reply. It is not part of the conversation then.
-    const isLeft = outcome.ok && outcome.output.data === (reply.content as unknown);
+    const isLeft = outcome.ok && outcome.output.data === this.shown;
     // No hook judges a summary.
     const isJudged = !thread.talk.compact && mayAnswer(thread.hooks, 'after_step');
     const open = isLeft && isJudged && { open: true as const };
@@ -243,7 +260,6 @@ export class TurnAccount {
 
   /** Stage 9: records the outcome, in the same commit if no hook was asked. */
   record({ outcome, retried }: RecordEntry): void {
-    const { reply } = this;
     const thread = this.#thread;
     if (!this.isBegun && this.next) return;
     // The run stopped or parked before the hooks decided. The next process asks them again.
@@ -252,10 +268,7 @@ export class TurnAccount {
     if (isAsked && !this.isBegun) return;
     // A hook can have replaced the reply.
     const isSaid =
-      this.#kept !== undefined &&
-      outcome.ok &&
-      !retried &&
-      outcome.output.data === (reply?.content as unknown);
+      this.#kept !== undefined && outcome.ok && !retried && outcome.output.data === this.shown;
     if (!isSaid) this.reply = undefined;
     const failed = failureEvents(outcome, this);
     if (!this.#kept) this.#writeAudit(outcome, undefined);
@@ -376,11 +389,15 @@ export class TurnAccount {
     const from = budget.drawFrom;
     [this.#key, this.#worst] = [key, amountsOf(fit.unit)];
     const reserve = [{ key, amounts: this.#worst, ...(from === undefined ? {} : { from }) }];
-    const started = await journal.commit({ type: 'turn_start', data }, { reserve });
+    const start = { type: 'turn_start', data } as const;
+    const dropped = droppedSeals(talk);
+    const events: JournalEvent[] = dropped === 0 ? [start] : [start, sealsDropped(dropped)];
+    const started = await journal.commit(events, { reserve });
     if (!started.ok) {
       this.#uncountTurn();
       return started;
     }
+    if (dropped > 0) talk.areSealsDropped = true;
     this.isBegun = true;
     this.maxTokens = fit.maxTokens;
     return ok({

@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Failure, fail, type Json, type Outcome, ok, plainJson } from '../../base/index.ts';
 import { type ActPorts, makeValue, type Operation, perform, type Value } from '../../flow/index.ts';
-import type { JournalEvent } from '../../journal/index.ts';
+import { type JournalEvent, withoutSeals } from '../../journal/index.ts';
 import { estimateTokens, type Message, type ModelReply } from '../../llm/index.ts';
 import { requestFiles } from '../files/fit-files.ts';
 import { raise } from '../hooks/raise-checkpoint.ts';
@@ -61,6 +61,8 @@ async function requestOf(thread: Thread, account: TurnAccount): Promise<ModelReq
     marks: () => conversation.marks(),
     sinks: () => watch.sinks?.(place.id),
     raw: [file, watch.traced?.(place.id)].filter((stream) => stream !== undefined),
+    // A comparison reads a journal whose secrets are still references, so its seals are not exact.
+    areSealsOff: talk.areSealsOff === true || talk.isCompared === true,
   };
 }
 
@@ -88,7 +90,8 @@ async function ask(
   const refused = answer.output.stop === 'refusal' ? refusal(answer.output) : undefined;
   if (refused) return refused;
   account.reply = answer.output;
-  return ok(makeValue(answer.output.content as unknown as Json));
+  account.shown = withoutSeals(answer.output.content as unknown as Json);
+  return ok(makeValue(account.shown));
 }
 
 const operation = ({ model, compact }: Talk, turn: number): Operation => ({
@@ -185,7 +188,7 @@ async function judgeAgain(thread: Thread, reply: readonly JournalEvent[]): Promi
   const [first] = reply;
   const recorded =
     first?.type === 'assistant_message' && !first.data.injected ? first.data : undefined;
-  const result = makeValue((recorded?.content ?? null) as unknown as Json);
+  const result = makeValue(withoutSeals((recorded?.content ?? null) as unknown as Json));
   const step = { kind: 'turn' as const, turn: journal.turn };
   const verdict = await raise(thread, { name: 'after_step', arguments: [], result }, step);
   if (control.ending && hooks.pending.size > 0) return { ending: control.ending };

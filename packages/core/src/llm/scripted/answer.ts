@@ -11,6 +11,7 @@ export interface ScriptedAnswer {
   model: string;
   text: string;
   thinking: string;
+  seal: string;
   calls: { id: string; name: string; text: string }[];
   stop: Stop;
   /** Absent if the answer reports no usage. */
@@ -65,6 +66,7 @@ export function answerOf(reply: ScriptedReply, request: ScriptedRequest): Script
     model: reply.model ?? request.model,
     text,
     thinking,
+    seal: reply.seal ?? 'c2NyaXB0ZWQ=',
     calls,
     stop: stop ?? (calls.length > 0 ? 'tool_use' : 'end'),
     piece: Math.max(1, reply.piece ?? 24),

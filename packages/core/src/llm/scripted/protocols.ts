@@ -19,7 +19,6 @@ const ANTHROPIC_STOPS: Readonly<Record<Stop, string>> = {
   refusal: 'refusal',
   stop_sequence: 'stop_sequence',
 };
-const SIGNATURE = 'c2NyaXB0ZWQ=';
 
 const anthropicFrame = (value: JsonObject): string =>
   `event: ${textAt(value, 'type')}\ndata: ${JSON.stringify(value)}\n\n`;
@@ -37,16 +36,16 @@ const inputOf = (written: string): Json => {
 };
 
 /** Returns for each block its whole form, its start in a stream, and its deltas. */
-function blocksOf({ thinking, text, calls, piece }: ScriptedAnswer) {
+function blocksOf({ thinking, seal: signature, text, calls, piece }: ScriptedAnswer) {
   const blocks: { whole: JsonObject; start: JsonObject; deltas: JsonObject[] }[] = [];
   if (thinking !== '') {
     const deltas = piecesOf(thinking, piece).map((part): JsonObject => {
       return { type: 'thinking_delta', thinking: part };
     });
     blocks.push({
-      whole: { type: 'thinking', thinking, signature: SIGNATURE },
+      whole: { type: 'thinking', thinking, signature },
       start: { type: 'thinking', thinking: '', signature: '' },
-      deltas: [...deltas, { type: 'signature_delta', signature: SIGNATURE }],
+      deltas: [...deltas, { type: 'signature_delta', signature }],
     });
   }
   if (text !== '') {

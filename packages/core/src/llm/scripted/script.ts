@@ -74,6 +74,8 @@ export type ScriptedMatch = ReadBy<typeof match>;
 const reply = record({
   text,
   thinking: text,
+  /** Data of the seal of the thought. Absent: any. */
+  seal: text,
   tool_calls: listOf(call),
   stop: oneOf<Stop>(['end', 'tool_use', 'max_tokens', 'refusal', 'stop_sequence']),
   /** Usage that the answer reports. An absent count is estimated from the sizes. */

@@ -73,7 +73,7 @@ export const run: CommandRun = (call) =>
   withThread(call, async (thread, { store, threads }) => {
     const { options, terminal } = call;
     await threads.mend(thread.id);
-    const events = await readStored(store, thread.id);
+    const events = await readStored(store, thread.id, undefined, { isShown: true });
     if (!events.ok) return events;
     const max = options.full === true ? Number.POSITIVE_INFINITY : 200;
     const { limits: inForce } = projectStored(summary, events.output);
