@@ -19,7 +19,7 @@ const openai = (index: number): Event => ({
   data: `{"id":"c","object":"chat.completion.chunk","model":"m","choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"arguments":"word ${index} "}}]},"finish_reason":null}]}`,
 });
 
-const STREAMS: Readonly<Record<Protocol, (count: number) => Event[]>> = {
+const STREAMS = {
   anthropic: (count) => [
     {
       data: '{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"a","name":"execute","input":{}}}',
@@ -40,7 +40,7 @@ const STREAMS: Readonly<Record<Protocol, (count: number) => Event[]>> = {
     { data: '{"choices":[{"index":0,"delta":{},"finish_reason":"tool_calls"}]}' },
     { data: '[DONE]' },
   ],
-};
+} satisfies Partial<Record<Protocol, (count: number) => Event[]>>;
 
 function anthropicText(text: string): Event {
   const delta = `{"type":"input_json_delta","partial_json":"${text}"}`;
@@ -75,7 +75,7 @@ function bare(events: readonly Event[]): void {
   JSON.parse(text);
 }
 
-async function rowsFor(protocol: Protocol): Promise<BenchRow[]> {
+async function rowsFor(protocol: (typeof PROTOCOLS)[number]): Promise<BenchRow[]> {
   const [short, long] = [STREAMS[protocol](DELTAS), STREAMS[protocol](10 * DELTAS)];
   const {
     ours = 0,

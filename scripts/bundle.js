@@ -50,6 +50,7 @@ const bundle = (input, chunks) =>
 await bundle(
   {
     index: `${root}/packages/kernmantle/src/index.ts`,
+    testing: `${root}/packages/kernmantle/src/testing.ts`,
     'cli/main': `${root}/packages/kernmantle/src/cli/main.ts`,
     'yaml-library': `${root}/packages/core/src/base/yaml-library.ts`,
   },

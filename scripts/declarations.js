@@ -1,4 +1,4 @@
-// Reduces the declarations to those that a program can reach from `index.d.ts`. With the others, a program would have
+// Reduces the declarations to those that a program can reach from `index.d.ts` and `testing.d.ts`. With the others, a program would have
 // to install the types of libraries that it does not use. The script works on the output of `tsc`, in which every
 // statement begins at the start of a line. Run `node scripts/declarations.js [dist/types]` after the build of `tsc`.
 import { readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -110,11 +110,14 @@ function want(file, name, isLocal) {
   if (found.source !== undefined) want(found.source, found.name, false);
 }
 
-const index = join(dist, 'kernmantle', 'src', 'index.d.ts');
-for (const name of [...open(index).exported.keys(), ...open(index).locals.keys()]) {
-  if (open(index).exported.has(name)) want(index, name, false);
-  else if ((open(index).locals.get(name)?.statements?.[0]?.code ?? '').startsWith('export '))
-    want(index, name, true);
+for (const door of ['index.d.ts', 'testing.d.ts']) {
+  const file = join(dist, 'kernmantle', 'src', door);
+  const { exported, locals } = open(file);
+  for (const name of exported.keys()) want(file, name, false);
+  for (const [name, { statements }] of locals) {
+    const isExported = (statements?.[0]?.code ?? '').startsWith('export ');
+    if (isExported && !exported.has(name)) want(file, name, true);
+  }
 }
 for (let next = queue.pop(); next; next = queue.pop()) {
   const [file, { code }] = next;

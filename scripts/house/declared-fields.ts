@@ -48,7 +48,6 @@ const EXCEPTIONS: readonly string[] = [
   'Directive.places',
   'Hook.column',
   // Parts that are passed on with the whole: to the model, or as the setting of the next type.
-  'DirectiveProcess.steps',
   'DeviationRules.text',
   'Policy.days',
   'Policy.keep_failed',

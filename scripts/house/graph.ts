@@ -8,8 +8,12 @@ export const roomOf = (path: string): string =>
 export const isDoor = (path: string): boolean => path.endsWith('/index.ts');
 /** The file of a path in the tree, from the root of the repository. */
 export const fileOf = (path: string): string => `packages/${path.replace('/', '/src/')}`;
-/** Files whose exports are for others than the packages: the library and the command line. */
-const ENTRANCES: readonly string[] = ['kernmantle/index.ts', 'kernmantle/cli/main.ts'];
+/** Files whose exports are for others than the packages: the library, its helpers for tests and the command line. */
+const ENTRANCES: readonly string[] = [
+  'kernmantle/index.ts',
+  'kernmantle/testing.ts',
+  'kernmantle/cli/main.ts',
+];
 
 /** The files of packages that a file imports, types counted, each once. */
 export const localImports = ({ path, imports }: SourceFile): string[] => [

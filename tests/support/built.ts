@@ -17,6 +17,9 @@ export const FROM_SOURCE = {
 /** Address of the library for a program that a test writes. */
 export const LIBRARY = new URL('../../dist-tests/index.js', import.meta.url).href;
 
+/** Address of its helpers for tests. */
+export const TESTING = new URL('../../dist-tests/testing.js', import.meta.url).href;
+
 /** Programs that tests start as separate processes, by name. */
 export const PROGRAMS = {
   'copy-killed': 'packages/fleet/tests/support/copy-killed.ts',

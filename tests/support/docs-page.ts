@@ -5,7 +5,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { expect, vi } from 'vitest';
-import { LIBRARY } from './built.ts';
+import { LIBRARY, TESTING } from './built.ts';
 import { type Ran, runCommand, splitWords } from './command-line.ts';
 import { type Fixture, makeFixture } from './project.ts';
 import { pollMs } from './soak.ts';
@@ -92,16 +92,24 @@ export async function runSteps(block: Block, fixture: Fixture): Promise<void> {
   }
 }
 
-/** Runs a module of a page in its own process and returns its output. */
-export function runModule(
+/** Writes a module of a page, with the addresses of the packages that it imports. Returns its path. */
+export function writeModule(
   text: string,
-  { root, env, write }: Fixture,
+  { write }: Pick<Fixture, 'write'>,
   name = 'example.ts',
 ): string {
-  const program = text
+  const linked = text
     .replaceAll("'kernmantle'", `'${LIBRARY}'`)
-    .replaceAll("'@opentelemetry/api'", `'${import.meta.resolve('@opentelemetry/api')}'`);
-  const file = write(name, program);
+    .replaceAll("'kernmantle/testing'", `'${TESTING}'`)
+    .replaceAll("'@opentelemetry/api'", `'${import.meta.resolve('@opentelemetry/api')}'`)
+    .replaceAll("'zod'", `'${import.meta.resolve('zod')}'`);
+  return write(name, linked);
+}
+
+/** Runs a module of a page in its own process and returns its output. */
+export function runModule(text: string, fixture: Fixture, name?: string): string {
+  const file = writeModule(text, fixture, name);
+  const { root, env } = fixture;
   return execFileSync(process.execPath, [file], { cwd: root, env: { ...env }, encoding: 'utf8' });
 }
 

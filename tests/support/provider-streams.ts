@@ -1,4 +1,4 @@
-// Creates streams as the two APIs send them: thoughts, text, two parallel calls and cached tokens.
+// Creates streams as the APIs send them: thoughts, text, two parallel calls and cached tokens.
 import type { Json } from '@kernmantle/core/base';
 
 export interface Recorded {
@@ -131,7 +131,121 @@ export const OPENAI: readonly Recorded[] = [
   { data: '[DONE]' },
 ];
 
-export const RECORDED = { anthropic: ANTHROPIC, openai: OPENAI } as const;
+const RESPONSE = {
+  id: 'resp_01',
+  object: 'response',
+  created_at: 1,
+  model: 'gpt-5.4-mini-2026-03-05',
+  status: 'in_progress',
+  error: null,
+  incomplete_details: null,
+  output: [],
+  usage: null,
+};
+const item = (output_index: number, start: Json, deltas: Json[], whole: Json): Recorded[] => [
+  event({ type: 'response.output_item.added', output_index, item: start }),
+  ...deltas.map((delta) => event({ output_index, ...(delta as object) })),
+  event({ type: 'response.output_item.done', output_index, item: whole }),
+];
+const numbered = (sent: Recorded, sequence_number: number): Recorded => ({
+  ...sent,
+  data: JSON.stringify({ ...(JSON.parse(sent.data) as object), sequence_number }),
+});
+
+export const RESPONSES: readonly Recorded[] = [
+  event({ type: 'response.created', response: RESPONSE }),
+  event({ type: 'response.in_progress', response: RESPONSE }),
+  ...item(
+    0,
+    { id: 'rs_1', type: 'reasoning', summary: [] },
+    [
+      {
+        type: 'response.reasoning_summary_part.added',
+        item_id: 'rs_1',
+        summary_index: 0,
+        part: { type: 'summary_text', text: '' },
+      },
+      ...pieces(THOUGHT, 9).map((delta) => ({
+        type: 'response.reasoning_summary_text.delta',
+        item_id: 'rs_1',
+        summary_index: 0,
+        delta,
+      })),
+    ],
+    {
+      id: 'rs_1',
+      type: 'reasoning',
+      summary: [{ type: 'summary_text', text: THOUGHT }],
+      encrypted_content: 'c2lnbmVk',
+    },
+  ),
+  ...item(
+    1,
+    { id: 'msg_1', type: 'message', status: 'in_progress', role: 'assistant', content: [] },
+    [
+      {
+        type: 'response.content_part.added',
+        item_id: 'msg_1',
+        content_index: 0,
+        part: { type: 'output_text', text: '', annotations: [] },
+      },
+      ...pieces(TEXT, 5).map((delta) => ({
+        type: 'response.output_text.delta',
+        item_id: 'msg_1',
+        content_index: 0,
+        logprobs: [],
+        delta,
+      })),
+      {
+        type: 'response.output_text.done',
+        item_id: 'msg_1',
+        content_index: 0,
+        logprobs: [],
+        text: TEXT,
+      },
+    ],
+    {
+      id: 'msg_1',
+      type: 'message',
+      status: 'completed',
+      role: 'assistant',
+      content: [{ type: 'output_text', text: TEXT, annotations: [] }],
+    },
+  ),
+  ...CALLS.flatMap(({ id, name, arguments: input }, at) => {
+    const call = { id: `fc_${at}`, type: 'function_call', call_id: id, name };
+    const text = JSON.stringify(input);
+    return item(
+      at + 2,
+      { ...call, status: 'in_progress', arguments: '' },
+      [
+        ...pieces(text, 7).map((delta) => ({
+          type: 'response.function_call_arguments.delta',
+          item_id: call.id,
+          delta,
+        })),
+        { type: 'response.function_call_arguments.done', item_id: call.id, arguments: text },
+      ],
+      { ...call, status: 'completed', arguments: text },
+    );
+  }),
+  event({
+    type: 'response.completed',
+    response: {
+      ...RESPONSE,
+      status: 'completed',
+      usage: {
+        input_tokens: 3212,
+        input_tokens_details: { cached_tokens: 3000, cache_write_tokens: 200 },
+        output_tokens: 89,
+        output_tokens_details: { reasoning_tokens: 40 },
+        total_tokens: 3301,
+      },
+    },
+  }),
+].map(numbered);
+
+export const RECORDED = { anthropic: ANTHROPIC, openai: OPENAI, responses: RESPONSES } as const;
 
 export const wireText = (events: readonly Recorded[]): string =>
   events

@@ -2,8 +2,6 @@
 // threads and approval requests have the names of the commands.
 import { compact, fail, type Json, type JsonObject, type Outcome, ok } from '@kernmantle/core/base';
 import type {
-  PlainRequest,
-  PlainResult,
   ReplayOptions,
   ReplayReport,
   ResumeOptions,
@@ -178,10 +176,10 @@ export interface ProgramRuntime {
   call(verb: Verb, request: JsonObject, options?: CallOptions): Promise<Outcome<Json>>;
   /** Returns the short text that tells a model how to use the four tools. */
   instructions(): string;
-  /** Implements `runDirective`; `script` and `plain` implement `runScript` and `runPlain`. */
+  /** Runs a directive as a thread until the thread ends or is parked. */
   run(request: RunRequest, signal?: AbortSignal): Promise<Outcome<RunResult>>;
+  /** Runs a script from a file or a text under the policy for scripts. */
   script(request: ScriptRun, signal?: AbortSignal): Promise<Outcome<ScriptRunResult>>;
-  plain(request: PlainRequest, signal?: AbortSignal): Promise<Outcome<PlainResult>>;
   serving(version: string, onError: (error: Error) => void): ServedProject;
   /** Interrupts running threads, which can be resumed later, and releases all resources. */
   close(): Promise<void>;
@@ -336,13 +334,19 @@ function createProgramSchedules(runtime: Runtime, by: Actor): ProgramSchedules {
 
 export async function openProgram(options: RuntimeOptions = {}): Promise<Outcome<ProgramRuntime>> {
   const opened = await createRuntime({ ...options, extensions: EXTENSIONS });
-  if (!opened.ok) return opened;
-  const runtime = opened.output;
-  const inside = { ...runtime, who: findPerson(options.env ?? process.env) };
+  return opened.ok ? ok(programOver(opened.output, options)) : opened;
+}
+
+/** Returns the calls of a program over an opened runtime. */
+export function programOver(
+  runtime: Runtime,
+  { env = process.env }: Pick<RuntimeOptions, 'env'>,
+): ProgramRuntime {
+  const inside = { ...runtime, who: findPerson(env) };
   const by: Actor = { who: inside.who, channel: 'library' };
   const reach = createReach(inside);
   const { project, home, library } = runtime;
-  return ok({
+  return {
     project,
     home,
     library,
@@ -361,11 +365,10 @@ export async function openProgram(options: RuntimeOptions = {}): Promise<Outcome
       const { runScriptIn } = await import('@kernmantle/script');
       return await runScriptIn(runtime, request, signal);
     },
-    plain: (request, signal) => runtime.plain(request, signal),
     serving: (version, onError) => ({
       ...runtime,
       host: createMcpHost(runtime, version, onError),
     }),
     close: () => runtime.close(),
-  });
+  };
 }

@@ -2,8 +2,8 @@
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { getOwn } from '@kernmantle/core/base';
-import { defineTool } from '@kernmantle/kernmantle';
 import { runCommand } from '@kernmantle/test-support/command-line';
+import { defineTool } from '@kernmantle/test-support/define-tool';
 import { expectSame } from '@kernmantle/test-support/expect-same';
 import { alone, eventsOf, scripted, TEXT } from '@kernmantle/test-support/script-project';
 import { READ, run, type Stage, stage } from '@kernmantle/test-support/thread-project';

@@ -3,7 +3,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { probeSandboxNow } from '@kernmantle/core/kernel';
-import { defineTool } from '@kernmantle/kernmantle';
+import { defineTool } from '@kernmantle/test-support/define-tool';
 import { alone, eventsOf, scripted, TEXT } from '@kernmantle/test-support/script-project';
 import {
   answer,

@@ -2,7 +2,7 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { getOwn, type JsonObject } from '@kernmantle/core/base';
-import { defineTool } from '@kernmantle/kernmantle';
+import { defineTool } from '@kernmantle/test-support/define-tool';
 import { makeFixture, TRUSTING } from '@kernmantle/test-support/project';
 import { eventsOf } from '@kernmantle/test-support/script-project';
 import {

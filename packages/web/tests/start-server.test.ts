@@ -1,8 +1,9 @@
 // A server inside a program, as the library starts it.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { createRuntime, defineTool, startServer } from '@kernmantle/kernmantle';
+import { createRuntime, startServer } from '@kernmantle/kernmantle';
 import { LIBRARY } from '@kernmantle/test-support/built';
+import { defineTool } from '@kernmantle/test-support/define-tool';
 import { type Fixture, makeFixture } from '@kernmantle/test-support/project';
 import { Client } from '@modelcontextprotocol/client';
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';

@@ -30,6 +30,7 @@ export {
   fail,
   harmless,
   inTurn,
+  isMissing,
   isOwnCode,
   type Json,
   type JsonObject,

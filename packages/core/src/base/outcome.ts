@@ -174,6 +174,10 @@ export const errnoOf = (thrown: unknown): string =>
     ? thrown.code
     : messageOf(thrown);
 
+/** True for the codes of a file that does not exist. */
+export const isMissing = (errno: string | undefined): boolean =>
+  errno === 'ENOENT' || errno === 'ENOTDIR';
+
 /**
  * Wraps a program's own function that is called for its effect. An exception or rejection is reported
  * once and has no other effect.

@@ -4,6 +4,7 @@ export type { CatalogEntry } from './data/catalog-settings.ts';
 export type { DataLayer } from './data/data-files.ts';
 export { giveProjectId, readProjectFile } from './data/project-file.ts';
 export {
+  type AgentView,
   canSpawn,
   type Directive,
   type DirectiveInput,

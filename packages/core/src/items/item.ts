@@ -8,12 +8,13 @@ import type { Tool } from './tool/tool.ts';
  * Result of the check of a signature.
  * - `bundle`: the package contains the item, which has not changed since the build.
  * - `signed`: a key that is trusted for this item signed it.
+ * - `program`: the running program defined the item and vouches for it.
  * - `unsigned`: the item has no signature.
  * - `changed`: the item changed after it was signed (in the bundle: after the build).
  * - `untrusted`: the key is not trusted, was revoked, has expired or may not sign this item.
  */
 export interface SignatureState {
-  state: 'bundle' | 'signed' | 'unsigned' | 'changed' | 'untrusted';
+  state: 'bundle' | 'signed' | 'program' | 'unsigned' | 'changed' | 'untrusted';
   key?: string;
   created?: string;
   reason?: string;

@@ -33,6 +33,7 @@ import {
   markedText,
   marks,
   message,
+  mode,
   numbers,
   ran,
   result,
@@ -51,6 +52,7 @@ export const EVENTS = {
       { directive: text, version: text, inputs: data, model: text, message: text, limits: data },
       {
         stream: yes,
+        mode,
         rules,
         ran,
         /** `run`: the model writes a plan before it reads anything. `check`: the plan is not executed. */
@@ -281,6 +283,8 @@ export const EVENTS = {
         limits: data,
         /** The model of the following turns. */
         model: text,
+        /** The mode of the following turns, which a person set. */
+        mode,
       },
     ),
     {

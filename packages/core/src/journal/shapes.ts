@@ -109,8 +109,10 @@ const guard = is<GuardSource>(
 /** Rules of the directives above a thread, or of a directive that a call executed. */
 export const rules = fields(
   { guards: list(guard) },
-  { ask_first: yes, no_auto_fix: yes, escalate: yes },
+  { ask_first: yes, no_auto_fix: yes, escalate: yes, read_only: yes },
 );
+/** Rights that a person has left to the directive: to read only, to ask before changes, or all that it declares. */
+export const mode = word('read', 'ask', 'declared');
 const names = list(text);
 const kinds = is<Record<string, string>>(
   (value) => isObject(value) && Object.values(value).every((one) => typeof one === 'string'),

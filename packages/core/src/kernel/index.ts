@@ -10,11 +10,11 @@ export { createKernel, type EmbeddedKernel, type Kernel, type Verb } from './ker
 export type { Handles, Primitive, PrimitiveCall, PrimitiveResult, Verifier } from './primitive.ts';
 export type { StandardSchema } from './primitives/program-arguments.ts';
 export {
+  PROGRAM,
   type ProgramTool,
-  type ProgramTools,
   readProgramTools,
   type TypedTool,
-  withProgramTools,
+  withProgramItems,
 } from './primitives/program-tools.ts';
 export {
   lazyPrimitive,

@@ -60,6 +60,8 @@ export interface PrimitiveCall {
     /** Globs that narrow what its process can read. Absent: everything that the caller may read. */
     sees?: readonly string[];
   };
+  /** Code of the embedding program. Absent: the tool is not of a program. */
+  program?(call: PrimitiveCall): Promise<Outcome<PrimitiveResult>>;
   /** Merged over the chain, with environment variables and parameters filled in. */
   config: JsonObject;
   /** Checked against the schema, with defaults filled in. */

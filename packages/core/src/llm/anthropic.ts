@@ -15,6 +15,7 @@ import {
   type FileBlock,
   type Message,
   type ProviderRequest,
+  type Receiver,
   type Stop,
   sealFor,
   type ToolDefinition,
@@ -72,7 +73,7 @@ function writeBlock(block: Block, by?: string): JsonObject | undefined {
 /** Puts results first, because the API requires them directly after their calls. */
 export function writeAnthropicMessage(
   { role, content }: Message,
-  by?: string,
+  { sealedBy: by }: Receiver,
 ): readonly JsonObject[] {
   const [results, others]: [JsonObject[], JsonObject[]] = [[], []];
   for (const block of content) {

@@ -1,4 +1,4 @@
-// The bodies of both protocols with files, and the bytes that are put into them at sending.
+// The bodies of each protocol with files, and the bytes that are put into them at sending.
 import { text as wholeText } from 'node:stream/consumers';
 import { makePdf, makePng } from '@kernmantle/test-support/files';
 import { expect, test } from 'vitest';
@@ -96,6 +96,40 @@ test('Anthropic Messages: images, documents, and files inside of results', async
         { type: 'text', text: 'go on' },
       ],
     },
+  ]);
+});
+
+test('OpenAI Responses: files are parts, also in the list of a result', async () => {
+  const file = {
+    type: 'input_file',
+    filename: 'b.pdf',
+    file_data: `data:application/pdf;base64,${pdf64}`,
+  };
+  const asked = (id: string) => ({
+    type: 'function_call',
+    call_id: id,
+    name: 'shot',
+    arguments: '{}',
+  });
+  expect(await bodyOf('responses')).toEqual([
+    {
+      type: 'message',
+      role: 'user',
+      content: [
+        { type: 'input_text', text: 'file "a.png":' },
+        { type: 'input_image', image_url: `data:image/png;base64,${png64}` },
+        { type: 'input_text', text: 'hi' },
+      ],
+    },
+    asked('c1'),
+    asked('c2'),
+    {
+      type: 'function_call_output',
+      call_id: 'c1',
+      output: [{ type: 'input_text', text: '{"ok":1}' }, file, { type: 'input_text', text: 'old' }],
+    },
+    { type: 'function_call_output', call_id: 'c2', output: 'plain' },
+    { type: 'message', role: 'user', content: [{ type: 'input_text', text: 'go on' }] },
   ]);
 });
 

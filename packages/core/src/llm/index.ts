@@ -48,7 +48,11 @@ export {
   requestParameters,
   type WrittenMessages,
 } from './request.ts';
-export { type ScriptedProvider, startScriptedProvider } from './scripted/provider.ts';
+export {
+  answerInProcess,
+  type ScriptedProvider,
+  startScriptedProvider,
+} from './scripted/provider.ts';
 export type { ScriptedRequest } from './scripted/request.ts';
 export { parseScript, type ScriptedReply } from './scripted/script.ts';
 export { bytesForTokens, estimateTokens, tokenRatio, type Usage } from './usage.ts';

@@ -2,7 +2,7 @@
 import type { Json, JsonObject } from '../base/index.ts';
 import type { Usage } from './usage.ts';
 
-export type Protocol = 'anthropic' | 'openai';
+export type Protocol = 'anthropic' | 'openai' | 'responses';
 
 /**
  * Opaque data of a provider about one block of a reply: a signature, or an encrypted thought. The next request repeats
@@ -119,6 +119,13 @@ export interface ProviderRequest {
   max_tokens_parameter?: string;
   /** Provider and model whose seals are sent, as `provider/model`. Absent: none are sent. */
   sealedBy?: string;
+  /** Responses: 32 hex digits that the requests of one tree of threads share. */
+  cache_key?: string;
+  /** Responses: the effort of a reasoning model. `off`: the server does not know such models. */
+  reasoning?: string;
   /** Anthropic: true marks the part that the next request repeats for the cache. Absent: true. */
   cache?: boolean;
 }
+
+/** The model that gets a request, and the name in its seals. */
+export type Receiver = Pick<ProviderRequest, 'model' | 'sealedBy'>;

@@ -29,7 +29,7 @@ test('an id wins over a tier and finds its provider by the longest pattern', () 
     ok: true,
     output: {
       provider: 'openai',
-      protocol: 'openai',
+      protocol: 'responses',
       max_tokens_parameter: 'max_completion_tokens',
     },
   });
@@ -95,7 +95,7 @@ test('who names another tool for a provider means it for threads too', () => {
     const value = layers.reduce<JsonObject>((all, one) => mergeDeep(all, one.value), {
       models: { m: { provider: 'shop' } },
     });
-    const found = resolveModel(withEndpoints({ value, layers }), { model_id: 'm' });
+    const found = resolveModel(withEndpoints({ value, layers }, {}), { model_id: 'm' });
     return found.ok && [found.output.plain_tool, found.output.provider_tool];
   };
   expect(toolsOf(shipped)).toEqual(['llm/a', 'threads/a']);
@@ -118,10 +118,13 @@ test('a project gives a key another name, and it is counted as what it is', () =
       { source: 'project' as const, value: project },
     ];
     const found = resolveModel(
-      withEndpoints({
-        value: { ...value, models: { m: { provider: 'cheap' }, o: { provider: 'openai' } } },
-        layers,
-      }),
+      withEndpoints(
+        {
+          value: { ...value, models: { m: { provider: 'cheap' }, o: { provider: 'openai' } } },
+          layers,
+        },
+        {},
+      ),
       { model_id: getModel(providers) },
     );
     return found.ok ? (found.output.limited_as ?? found.output.provider) : found.error.code;
@@ -138,4 +141,44 @@ test('a project gives a key another name, and it is counted as what it is', () =
     cheap: { protocol: 'openai_chat', tool: 'llm/openai_chat', base_url: 'http://a/' },
   };
   expect(limitsOf({ cheap: { limited_as: 'nobody' } }, mine)).toBe('cheap');
+});
+
+test('a provider at another address has its other protocol, unless a person decides', () => {
+  const at = (env: Record<string, string>, user: JsonObject = {}, project: JsonObject = {}) => {
+    const layers = [
+      { source: 'bundle' as const, value: shipped },
+      { source: 'user' as const, value: { providers: { openai: user } } },
+      { source: 'project' as const, value: { providers: { openai: project } } },
+    ];
+    const value = layers.reduce<JsonObject>((all, layer) => mergeDeep(all, layer.value), {});
+    const found = resolveModel(withEndpoints({ value, layers }, env), { model_id: 'gpt-5.4' });
+    return found.ok && [found.output.protocol, found.output.provider_tool];
+  };
+  const [own, other] = [
+    ['responses', 'threads/responses_thread'],
+    ['openai', 'threads/openai_thread'],
+  ];
+  expect(at({})).toEqual(own);
+  expect(at({ OPENAI_BASE_URL: '' })).toEqual(own);
+  expect(at({ OPENAI_BASE_URL: 'https://api.openai.com/v1/' })).toEqual(own);
+  expect(at({ OPENAI_BASE_URL: 'http://127.0.0.1:1' })).toEqual(other);
+  expect(at({ OPENAI_BASE_URL: 'https://api.openai.com.evil.example' })).toEqual(other);
+  expect(at({}, { base_url: 'http://127.0.0.1:1/v1' })).toEqual(other);
+  expect(at({}, { base_url: 'https://api.openai.com/v1' })).toEqual(own);
+  const chosen = { protocol: 'openai_responses' };
+  expect(at({ OPENAI_BASE_URL: 'http://127.0.0.1:1' }, chosen)).toEqual(own);
+  expect(at({}, { ...chosen, base_url: 'http://127.0.0.1:1' })).toEqual(own);
+  expect(at({}, { key: 'MY_KEY' })).toEqual(own);
+});
+
+test('`reasoning` of a model wins over that of its provider', () => {
+  const models = mergeDeep(shipped, {
+    providers: { openai: { reasoning: 'off' } },
+    models: { 'gpt-5.4': { reasoning: 'low' } },
+  });
+  const of = (model_id: string) => {
+    const found = resolveModel(models, { model_id });
+    return found.ok && found.output.reasoning;
+  };
+  expect([of('gpt-5.4'), of('gpt-5.5')]).toEqual(['low', 'off']);
 });

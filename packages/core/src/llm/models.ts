@@ -61,6 +61,8 @@ export interface ResolvedModel {
   max_output?: number;
   /** Name of the parameter that limits the answer in an OpenAI request, because servers differ. */
   max_tokens_parameter?: string;
+  /** The effort of a reasoning model. `off`: the server does not know such models. */
+  reasoning?: string;
   /** Kinds of files that the model accepts besides text. Absent: none. */
   input?: readonly FileKind[];
   /** Estimated tokens of one image, and of one page of a PDF. Absent: safe figures. */
@@ -82,10 +84,13 @@ const PROTOCOLS: Readonly<Record<string, Protocol>> = {
   anthropic_messages: 'anthropic',
   openai: 'openai',
   openai_chat: 'openai',
+  openai_responses: 'responses',
 };
 
 const wordAt = (value: Json | undefined, key: string): string | undefined =>
   textAt(value, key) || undefined;
+
+type Environment = Readonly<Record<string, string | undefined>>;
 
 interface ModelsFile {
   value: JsonObject;
@@ -118,7 +123,43 @@ function withThreadTools(value: JsonObject, layers: ModelsFile['layers']): JsonO
 }
 
 const toolsOf = (provider: Json | undefined): string[] =>
-  ['tool', 'thread_tool'].flatMap((field) => wordAt(provider, field) ?? []);
+  [provider, getOwn(provider, 'elsewhere')].flatMap((one) =>
+    ['tool', 'thread_tool'].flatMap((field) => wordAt(one, field) ?? []),
+  );
+
+const DEFAULT_ADDRESS = /^\$\{(\w+):-([^}]*)\}$/;
+const plainAddress = (address: string): string => address.replace(/(?:\/v\d+\w*)?\/*$/, '');
+
+/**
+ * Applies `elsewhere` to each provider of the bundle with another address than its default one, because such servers
+ * often have only an older protocol. A stronger level that names a protocol or a tool decides itself.
+ */
+function withElsewhere(
+  providers: JsonObject,
+  { layers }: ModelsFile,
+  env: Environment,
+): JsonObject {
+  const all = { ...providers };
+  for (const [name, provider] of Object.entries(providers)) {
+    const elsewhere = getOwn(provider, 'elsewhere');
+    if (!isObject(provider) || !isObject(elsewhere)) continue;
+    const entries = layers.map(({ source, value }) => {
+      return { source, entry: getOwn(objectAt(value, 'providers'), name) };
+    });
+    const isChosen = entries.some(
+      ({ source, entry }) =>
+        source !== 'bundle' && (wordAt(entry, 'protocol') ?? wordAt(entry, 'tool')),
+    );
+    const shipped = entries.find(({ source }) => source === 'bundle')?.entry;
+    const [, variable = '', usual = ''] =
+      DEFAULT_ADDRESS.exec(wordAt(shipped, 'base_url') ?? '') ?? [];
+    const address = wordAt(getOwn(provider, 'endpoint'), 'base_url') ?? (env[variable] || usual);
+    if (isChosen || plainAddress(address) === plainAddress(usual)) continue;
+    const { thread_tool: _, ...rest } = provider;
+    all[name] = { ...rest, ...elsewhere };
+  }
+  return all;
+}
 
 /** INVARIANT: a provider with another name but the same key always counts towards the same limits. */
 function withLimits(providers: JsonObject, shipped: JsonObject, own: JsonObject): JsonObject {
@@ -141,14 +182,14 @@ function withLimits(providers: JsonObject, shipped: JsonObject, own: JsonObject)
  * Returns the table with the endpoints of the user's own providers. INVARIANT: only the user or the
  * bundle ever decides where a key is sent; settings of a project for their providers do not count.
  */
-export function withEndpoints({ value, layers }: ModelsFile): JsonObject {
+export function withEndpoints(file: ModelsFile, env: Environment): JsonObject {
+  const { value, layers } = file;
   const ofSource = (source: string): JsonObject =>
     layers
       .filter((layer) => layer.source === source)
       .reduce((all, layer) => mergeDeep(all, objectAt(layer.value, 'providers')), {});
   const [shipped, own] = [ofSource('bundle'), ofSource('user')];
   const providers = withLimits(withThreadTools(value, layers), shipped, own);
-  if (Object.keys(own).length === 0) return { ...value, providers };
   for (const [name, mine] of Object.entries(own)) {
     const entry = getOwn(shipped, name);
     const { thread_tool, ...rest } = isObject(entry) ? entry : {};
@@ -159,15 +200,16 @@ export function withEndpoints({ value, layers }: ModelsFile): JsonObject {
     const endpoint = compact<ProviderEndpoint>({ base_url, key: wordAt(provider, 'key') });
     providers[name] = isMoved ? { ...provider, endpoint: { ...endpoint } } : provider;
   }
-  return { ...value, providers };
+  return { ...value, providers: withElsewhere(providers, file, env) };
 }
 
-/** Returns the table with one endpoint for every provider, so that no other is called. */
+/** Returns the table with one endpoint for every provider, so that no other is called. An empty key: none is needed. */
 export function withStandIn(models: JsonObject, standIn: ProviderEndpoint | undefined): JsonObject {
   if (!standIn) return models;
   const providers = Object.entries(objectAt(models, 'providers')).map(([name, provider]) => {
-    const own = isObject(provider) ? provider : {};
-    return [name, { ...own, ...(standIn.key && { key: standIn.key }), endpoint: { ...standIn } }];
+    const { key: own, ...rest } = isObject(provider) ? provider : {};
+    const key = standIn.key ?? own ?? '';
+    return [name, { ...rest, ...(key !== '' && { key }), endpoint: { ...standIn } }];
   });
   return { ...models, providers: Object.fromEntries(providers) };
 }
@@ -301,7 +343,9 @@ function complete(
   const protocol = Object.hasOwn(PROTOCOLS, wireName) ? PROTOCOLS[wireName] : undefined;
   const plain_tool = wordAt(provider, 'tool');
   if (!protocol || plain_tool === undefined) {
-    const missing = protocol ? '`tool`' : '`protocol` (anthropic_messages or openai_chat)';
+    const missing = protocol
+      ? '`tool`'
+      : '`protocol` (anthropic_messages, openai_chat or openai_responses)';
     return fail('config_invalid', `provider \`${name}\` in models.yaml lacks a valid ${missing}`);
   }
   const max_output = getOwn(entry, 'max_output');
@@ -318,6 +362,7 @@ function complete(
     fallback,
     max_output: typeof max_output === 'number' ? max_output : undefined,
     max_tokens_parameter: wordAt(provider, 'max_tokens_parameter'),
+    reasoning: wordAt(entry, 'reasoning') ?? wordAt(provider, 'reasoning'),
     input: FILE_KINDS.filter((kind) => textsAt(entry, 'input').includes(kind)),
     image_tokens: numberAt(entry, 'image_tokens'),
     pdf_page_tokens: numberAt(entry, 'pdf_page_tokens'),

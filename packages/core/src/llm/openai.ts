@@ -27,7 +27,7 @@ const textOf = (content: readonly Block[]): string =>
   content.flatMap((block) => (block.type === 'text' ? [block.text] : [])).join('\n\n');
 
 /** The API has no mark for a failed call, so its text starts with `error: `. */
-const resultText = (content: Json, isError: boolean): string =>
+export const resultText = (content: Json, isError: boolean): string =>
   isError && typeof content === 'string' ? `error: ${content}` : plainText(content);
 
 function writeAssistant(content: readonly Block[]): JsonObject[] {

@@ -55,6 +55,7 @@ const BY_NAME: Readonly<Record<string, Meaning>> = {
   api_error: SERVER,
   server_error: SERVER,
   invalid_request_error: INVALID,
+  invalid_prompt: INVALID,
 };
 
 const BY_STATUS: Readonly<Record<number, Meaning>> = {

@@ -12,7 +12,8 @@ import { fail, isObject, type Json, type JsonObject, type Outcome } from '../bas
 import type { ModelReply, Protocol } from './message.ts';
 import { createReader, type ReaderOptions } from './reader.ts';
 
-const PROTOCOLS = ['anthropic', 'openai'] as const;
+const PROTOCOLS = ['anthropic', 'openai', 'responses'] as const;
+const SEALING = new Set<Protocol>(['anthropic', 'responses']);
 
 function read(
   protocol: Protocol,
@@ -68,7 +69,7 @@ test.each(PROTOCOLS)('a recorded %s stream becomes its reply', (protocol) => {
   for (const event of RECORDED[protocol]) expect(reader.push(event).ok).toBe(true);
   expect(heard.join('')).toBe(TEXT);
   const reply = must(reader.end(true));
-  const seal = protocol === 'anthropic' && { seal: { by: sealedBy, data: 'c2lnbmVk' } };
+  const seal = SEALING.has(protocol) && { seal: { by: sealedBy, data: 'c2lnbmVk' } };
   expect(reply).toEqual({
     content: [
       { type: 'thinking', text: THOUGHT, ...seal },
@@ -151,6 +152,7 @@ test.each(PROTOCOLS)('a %s stream without usage is estimated, input included', (
   const events = RECORDED[protocol].map(({ event, data }) => {
     const value = data === '[DONE]' ? null : (JSON.parse(data) as JsonObject);
     if (value && isObject(value.message)) delete value.message.usage;
+    if (value && isObject(value.response)) delete value.response.usage;
     if (value) delete value.usage;
     return { ...(event && { event }), data: value ? JSON.stringify(value) : data };
   });

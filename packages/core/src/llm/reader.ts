@@ -19,6 +19,7 @@ import { openAiReply } from './openai.ts';
 import { errorFault, providerFault } from './provider-fault.ts';
 import { finishReply } from './reply.ts';
 import { ReplyDraft, type ReplyProtocol } from './reply-draft.ts';
+import { responsesReply } from './responses.ts';
 import { completeUsage } from './usage.ts';
 
 export type StreamReader = ReturnType<typeof createReader>;
@@ -38,6 +39,7 @@ export interface ReaderOptions {
 const PROTOCOLS: Readonly<Record<Protocol, ReplyProtocol>> = {
   anthropic: anthropicReply,
   openai: openAiReply,
+  responses: responsesReply,
 };
 
 const incomplete = (message: string, reason: string): Failure =>

@@ -87,14 +87,14 @@ export class ReplyDraft {
       return;
     }
     draft[field] += piece;
-    if (field === 'seal') this.#measure(draft, piece);
+    if (field === 'seal') this.#measure(draft.seal.length, piece);
     else if (draft.kind === 'text') this.#onText?.(piece);
   }
 
-  #measure({ seal }: Draft, piece: string): void {
+  #measure(length: number, piece: string): void {
     this.#sealed += Buffer.byteLength(piece);
-    if (Buffer.byteLength(seal) > MAX_SEAL) {
-      this.fault = tooMuch(`has a seal of more than ${MAX_SEAL} bytes`);
+    if (length > MAX_SEAL) {
+      this.fault = tooMuch(`has a seal of more than ${MAX_SEAL} characters`);
     } else if (this.#sealed > MAX_SEALS) {
       this.fault = tooMuch(`has seals of more than ${MAX_SEALS} bytes`);
     }

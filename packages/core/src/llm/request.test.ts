@@ -120,6 +120,80 @@ test('an OpenAI request puts results before what the user says and arguments int
   });
 });
 
+test('a Responses request has items, and no state of the provider', () => {
+  const cache_key = '0'.repeat(32);
+  expect(requestParameters('responses', { ...request, cache_key })).toEqual({
+    model: 'm',
+    max_output_tokens: 500,
+    stream: true,
+    instructions: 'be brief',
+    include: ['reasoning.encrypted_content'],
+    prompt_cache_key: cache_key,
+    messages: [
+      {
+        type: 'message',
+        role: 'user',
+        content: [{ type: 'input_text', text: 'run directive hello' }],
+      },
+      {
+        type: 'reasoning',
+        summary: [{ type: 'summary_text', text: 'hm' }],
+        encrypted_content: 's1g',
+      },
+      { type: 'reasoning', summary: [], encrypted_content: 'opaque' },
+      {
+        type: 'message',
+        role: 'assistant',
+        content: [{ type: 'output_text', text: 'reading' }],
+      },
+      { type: 'function_call', call_id: 'c1', name: 'execute', arguments: '{"a":[1]}' },
+      { type: 'function_call', call_id: 'c2', name: 'search', arguments: '{}' },
+      { type: 'function_call_output', call_id: 'c1', output: '{"ok":true,"n":1}' },
+      { type: 'function_call_output', call_id: 'c2', output: 'error: not found' },
+      { type: 'message', role: 'user', content: [{ type: 'input_text', text: 'by the way' }] },
+    ],
+    tools: [
+      {
+        type: 'function',
+        name: 'execute',
+        description: 'runs an item',
+        parameters: { type: 'object' },
+        strict: false,
+      },
+    ],
+    parallel_tool_calls: true,
+  });
+  const body = formWith(BODIES.responses)(requestParameters('responses', request));
+  expect(body.ok && JSON.parse(body.output)).toMatchObject({
+    store: false,
+    truncation: 'disabled',
+    service_tier: 'default',
+    input: { length: 9 },
+  });
+});
+
+test('a thought without an item of its reply after it is not sent, nor is the seal of another model', () => {
+  const thought = { type: 'thinking', text: 'hm', seal: { by: 'p/m', data: 's' } } as const;
+  const items = (content: Message['content'], sealedBy = 'p/m') =>
+    requestParameters('responses', {
+      ...request,
+      messages: [{ role: 'assistant', content }],
+      sealedBy,
+    }).messages;
+  const text = { type: 'text', text: 'a' } as const;
+  expect(items([thought, text])).toMatchObject([{ type: 'reasoning' }, { type: 'message' }]);
+  expect(items([text, thought])).toMatchObject([{ type: 'message' }]);
+  expect(items([thought, { type: 'text', text: '' }])).toEqual([]);
+  expect(items([thought, text], 'p/other')).toMatchObject([{ type: 'message' }]);
+});
+
+test('`reasoning` is an effort, or off for a server that knows none', () => {
+  const sent = (reasoning: string) => requestParameters('responses', { ...request, reasoning });
+  expect(sent('low')).toMatchObject({ reasoning: { effort: 'low' }, include: { length: 1 } });
+  expect(sent('off')).not.toHaveProperty('reasoning');
+  expect(sent('off')).not.toHaveProperty('include');
+});
+
 test('servers that know only the older name get it', () => {
   const parameters = requestParameters('openai', {
     ...request,
@@ -176,6 +250,7 @@ function shippedBody(tool: string): Json {
 const BODIES = {
   anthropic: shippedBody('anthropic_messages'),
   openai: shippedBody('openai_chat'),
+  responses: shippedBody('openai_responses'),
 } as const;
 const SLOT = '[{"role":"user","content":"all-messages-of-this-request"}]';
 const spoken: fc.Arbitrary<Message> = fc.oneof(
@@ -184,15 +259,17 @@ const spoken: fc.Arbitrary<Message> = fc.oneof(
   fc.constant<Message>({ role: 'user', content: [{ type: 'text', text: SLOT }] }),
 );
 
-/** Two writers of different protocols, for a thread that goes on in another. */
+/** Writers of different protocols, for a thread that goes on in another. */
 function writersOf(fixed: Omit<ProviderRequest, 'messages' | 'max_tokens'>, wrap = (b: Json) => b) {
   const forms = {
     anthropic: formWith(wrap(BODIES.anthropic)),
     openai: formWith(wrap(BODIES.openai)),
+    responses: formWith(wrap(BODIES.responses)),
   };
   const writers = {
     anthropic: createRequestWriter('anthropic', fixed, forms.anthropic),
     openai: createRequestWriter('openai', fixed, forms.openai),
+    responses: createRequestWriter('responses', fixed, forms.responses),
   };
   return { forms, writers };
 }
@@ -202,7 +279,7 @@ test('a writer gives the text that the parameters of a request would have given'
     keep: fc.nat(12),
     more: fc.array(spoken, { maxLength: 4 }),
     maxTokens: fc.constantFrom(100, 200),
-    protocol: fc.constantFrom('anthropic' as const, 'openai' as const),
+    protocol: fc.constantFrom('anthropic' as const, 'openai' as const, 'responses' as const),
     cache: fc.boolean(),
   });
   const kinds = fc.record({
@@ -236,26 +313,29 @@ test('a writer gives the text that the parameters of a request would have given'
   );
 });
 
-test.each(['anthropic', 'openai'] as const)('%s messages are written once', (protocol) => {
-  let reads = 0;
-  const watched = messages.map(
-    ({ role, content }): Message => ({
-      role,
-      get content() {
-        reads++;
-        return content;
-      },
-    }),
-  );
-  const written = createWrittenMessages();
-  const writer = writersOf(request).writers[protocol];
-  const first = writer.body({ messages: watched, maxTokens: 100, written });
-  expect(reads).toBe(watched.length);
-  expect(writer.body({ messages: watched, maxTokens: 100, written })).toEqual(first);
-  const more: Message[] = [...watched, ...messages];
-  expect(writer.body({ messages: more, maxTokens: 100, written })).not.toEqual(first);
-  expect(reads).toBe(watched.length);
-});
+test.each(['anthropic', 'openai', 'responses'] as const)(
+  '%s messages are written once',
+  (protocol) => {
+    let reads = 0;
+    const watched = messages.map(
+      ({ role, content }): Message => ({
+        role,
+        get content() {
+          reads++;
+          return content;
+        },
+      }),
+    );
+    const written = createWrittenMessages();
+    const writer = writersOf(request).writers[protocol];
+    const first = writer.body({ messages: watched, maxTokens: 100, written });
+    expect(reads).toBe(watched.length);
+    expect(writer.body({ messages: watched, maxTokens: 100, written })).toEqual(first);
+    const more: Message[] = [...watched, ...messages];
+    expect(writer.body({ messages: more, maxTokens: 100, written })).not.toEqual(first);
+    expect(reads).toBe(watched.length);
+  },
+);
 
 test('a writer asks the tool what a body looks like once', () => {
   let asked = 0;

@@ -9,26 +9,32 @@ import {
   writeAnthropicMessage,
   writeAnthropicTool,
 } from './anthropic.ts';
-import type { Message, Protocol, ProviderRequest } from './message.ts';
+import type { Message, Protocol, ProviderRequest, Receiver } from './message.ts';
 import { openAiParameters, writeOpenAiMessage, writeOpenAiTool } from './openai.ts';
+import { responsesParameters, writeResponsesMessage, writeResponsesTool } from './responses.ts';
 
 const PROTOCOLS = {
   anthropic: { message: writeAnthropicMessage, tool: writeAnthropicTool, all: anthropicParameters },
   openai: { message: writeOpenAiMessage, tool: writeOpenAiTool, all: openAiParameters },
+  responses: {
+    message: writeResponsesMessage,
+    tool: writeResponsesTool,
+    all: responsesParameters,
+  },
 } as const;
 
 type Fixed = Omit<ProviderRequest, 'messages' | 'max_tokens'>;
 
-/** Returns parameters for `llm/anthropic_messages` or `llm/openai_chat` and the chains above them. */
+/** Returns parameters for the tool of a protocol in `bundle/tools/llm` and the chains above it. */
 export function requestParameters(protocol: Protocol, request: ProviderRequest): JsonObject {
   const { message, tool, all } = PROTOCOLS[protocol];
-  const messages = request.messages.flatMap((one) => message(one, request.sealedBy));
+  const messages = request.messages.flatMap((one) => message(one, request));
   return all(request, messages, request.tools.map(tool));
 }
 
 interface Pages {
-  /** Model whose seals the text contains. */
-  readonly by: string | undefined;
+  /** Model that the text is for, because the text contains its seals. */
+  readonly to: string;
   readonly sources: Message[];
   readonly written: (readonly JsonObject[])[];
   /** Number of settled sources, whose text is cached without the brackets of the list. */
@@ -38,10 +44,7 @@ interface Pages {
   isDeep: boolean;
 }
 
-export interface WrittenMessages {
-  anthropic?: Pages;
-  openai?: Pages;
-}
+export type WrittenMessages = { [protocol in Protocol]?: Pages };
 
 export const createWrittenMessages = (): WrittenMessages => ({});
 
@@ -69,24 +72,26 @@ function turnPages(
   cached: Pages | undefined,
   protocol: Protocol,
   messages: readonly Message[],
-  by: string | undefined,
+  receiver: Receiver,
 ): Pages {
-  const isSame = cached !== undefined && cached.by === by;
+  const to = JSON.stringify([receiver.model, receiver.sealedBy ?? null]);
+  const isSame = cached !== undefined && cached.to === to;
   const pages = isSame
     ? cached
-    : { by, sources: [], written: [], count: 0, text: '', isDeep: false };
+    : { to, sources: [], written: [], count: 0, text: '', isDeep: false };
   const { sources, written } = pages;
   let common = 0;
   while (common < messages.length && sources[common] === messages[common]) common++;
   sources.length = written.length = common;
   for (const message of messages.slice(common)) {
-    const entries = PROTOCOLS[protocol].message(message, by);
+    const entries = PROTOCOLS[protocol].message(message, receiver);
     sources.push(message);
     written.push(entries);
     pages.isDeep ||= isDeeperThan([...entries], MAX_SLOT_DEPTH);
   }
   const count = openFrom(pages);
-  if (Math.min(common, count) < pages.count) return turnPages(undefined, protocol, messages, by);
+  if (Math.min(common, count) < pages.count)
+    return turnPages(undefined, protocol, messages, receiver);
   pages.text = joined(pages.text, written.slice(pages.count, count).flat());
   pages.count = count;
   return pages;
@@ -138,8 +143,7 @@ export function createRequestWriter(
     /** Returns the text of one request's body. Fails as `form` does. */
     body({ messages, maxTokens, written }: TurnRequest): Outcome<string> {
       const parts = partsFor(maxTokens);
-      const by = fixed.sealedBy;
-      const pages = (written[protocol] = turnPages(written[protocol], protocol, messages, by));
+      const pages = (written[protocol] = turnPages(written[protocol], protocol, messages, fixed));
       const open = pages.written.slice(pages.count).flat();
       const isMarked = protocol === 'anthropic' && (fixed.cache ?? true);
       const text = joined(pages.text, isMarked ? markUsers(open) : open);

@@ -20,7 +20,7 @@ type PolicyLine = {
 
 const BUILT_IN = 'built in';
 const DAY_MS = 24 * 60 * 60 * 1000;
-const SURFACES = ['cli', 'library', 'script', 'mcp', 'web', 'schedule'];
+const SURFACES = ['cli', 'library', 'script', 'mcp', 'web', 'acp', 'schedule'];
 
 /** Returns the value in force with its levels, then a void line for each level with another value. */
 function settled(
@@ -64,6 +64,8 @@ function words(policy: Policies): PolicyLine[] {
     ...one('sandbox', policy.sandbox, (level) => level.sandbox),
     ...one('install', policy.install, (level) => level.install),
     ...one('anneal', policy.anneal, (level) => level.anneal),
+    ...one('acp.may_approve', policy.acp.may_approve, (level) => level.acp?.may_approve),
+    ...one('acp.words', policy.acp.words, (level) => level.acp?.words),
     ...one('prices', policy.allowsLowerPrices ? 'project' : 'user', (level) => level.prices),
     ...one('transcript', transcript, (level) => level.transcript),
     ...one('approvals.days', policy.approvalMs / DAY_MS, (level) => level.approvals?.days),

@@ -18,7 +18,10 @@ import type { Approval, Decision, Store } from '../store/index.ts';
 import type { OpenProject } from './open-project.ts';
 import { type Actor, decideApproval, findPerson, isFileChanged } from './thread-signals.ts';
 
-export type PersonAnswer = Pick<Decision, 'decision' | 'answer' | 'why'>;
+/** `digest`: that of the request that the person has seen. The audit keeps it. */
+export type PersonAnswer = Pick<Decision, 'decision' | 'answer' | 'why'> & {
+  readonly digest?: string;
+};
 
 /** Asks the present person. Undefined: no answer. The signal aborts if the request was decided elsewhere. */
 export type AskPerson = (

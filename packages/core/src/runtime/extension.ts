@@ -5,7 +5,7 @@ import type { Clock, Outcome } from '../base/index.ts';
 import type { ModelPort, RunObserver, ScriptPort } from '../harness/index.ts';
 import type { Kind, Primitive } from '../kernel/index.ts';
 import type { Store } from '../store/index.ts';
-import type { RuntimeContext, RuntimeOptions } from './open-project.ts';
+import type { ProjectOptions, RuntimeContext } from './open-project.ts';
 import type { Threads } from './threads.ts';
 
 export interface Extension {
@@ -36,7 +36,7 @@ export interface Extension {
 }
 
 /** Options of `createRuntime`. An embedding program gets `RuntimeOptions`, without the extensions. */
-export interface ExtendedOptions extends RuntimeOptions {
+export interface ExtendedOptions extends ProjectOptions {
   extensions?: readonly Extension[];
 }
 

@@ -2,8 +2,8 @@
 // of the project, makes no probe and opens no connection.
 import { fail, type Outcome, ok, systemRandom } from '../base/index.ts';
 import type { HarnessPorts } from '../harness/index.ts';
-import { createItemRoots, createLibrary, KINDS, type Library } from '../items/index.ts';
-import { checkConfig, readProgramTools, withProgramTools } from '../kernel/index.ts';
+import { createItemRoots, createLibrary, type Item, KINDS, type Library } from '../items/index.ts';
+import { checkConfig, readProgramTools, withProgramItems } from '../kernel/index.ts';
 import type { Store } from '../store/index.ts';
 import type { ExtendedOptions } from './extension.ts';
 import { callerOf, createVerbs, mountPrimitives } from './open-kernel.ts';
@@ -26,8 +26,8 @@ import {
   createThreads,
   openPorts,
   openThreadServices,
-  runPlain,
   type ThreadServices,
+  withRooms,
 } from './threads.ts';
 
 /** Key under which a registered SDK is found. */
@@ -101,7 +101,7 @@ async function wireRuntime(
   const open = opened.output;
   const programs = readProgramTools(options.tools ?? []);
   if (!programs.ok) return programs;
-  const { items, functions } = programs.output;
+  const items = programs.output;
   const files: Library = createLibrary({
     roots: createItemRoots(open.project, open.home, BUNDLE, open.clock),
     projectRoot: open.project,
@@ -112,9 +112,9 @@ async function wireRuntime(
     extra: items,
     checkConfig: (config, chain) => checkConfig(config, chain, open.primitives, files),
   });
-  const library = withProgramTools(files, items);
+  const library = withProgramItems(files, items);
   open.policies.checkCapabilities(files);
-  mountPrimitives(open, library, functions);
+  mountPrimitives(open, library);
   const harness = (): Promise<Outcome<HarnessPorts>> => worlds.harness();
   const reached = threadPrimitives(open, harness);
   for (const primitive of reached.primitives) open.primitives.set(primitive.name, primitive);
@@ -135,6 +135,13 @@ async function wireRuntime(
   const rooms: RuntimeContext = { open, library, kernel, script, model };
   const { project, home, keys, trustStore, catalogs, audit } = open;
   open.store = worlds.store;
+  /** Returns the services of threads that also find these items of the program, which no other thread finds. */
+  async function within(world: ThreadServices, own: readonly Item[]): Promise<ThreadServices> {
+    if (own.length === 0) return world;
+    const scoped = withProgramItems(library, own);
+    const verbs = createVerbs(open, scoped, [...reached.kinds, ...kinds]);
+    return await withRooms(world, { ...rooms, library: scoped, kernel: verbs });
+  }
   const runtime: Runtime = {
     rooms,
     project,
@@ -170,12 +177,11 @@ async function wireRuntime(
       const item = library.find('knowledge', 'system/universal_prompt', 'bundle');
       return item.ok ? item.output.text.trim() : '';
     },
-    mayRun: (request) => checkRun(rooms, request),
-    plain: (request, signal) => runPlain(rooms, request, signal),
-    async threads(live = {}) {
+    mayRun: (request, isWhole) => checkRun(rooms, request, isWhole),
+    async threads(live = {}, own = []) {
       const opened = await worlds.open();
       if (!opened.ok) return opened;
-      const here = await createThreads(opened.output, live);
+      const here = await createThreads(await within(opened.output, own), live);
       if (!here.store.fleet) return ok(here);
       const identity = identify(open);
       if (!identity.ok) return identity;
@@ -257,12 +263,12 @@ export const openMemory = async (runtime: Runtime) =>
 export type { Runtime } from './runtime.ts';
 
 /** Returns the schedules of a project. The code is loaded with the first call. */
-export const openSchedules = async (runtime: Runtime) =>
+export const openSchedules = async (runtime: Runtime): Promise<ProjectSchedules> =>
   (await import('./schedules/project-schedules.ts')).projectSchedules(runtime);
-export type {
-  ProjectSchedules,
-  ScheduleRequest,
-} from './schedules/project-schedules.ts';
+
+import type { ProjectSchedules } from './schedules/project-schedules.ts';
+
+export type { ScheduleRequest } from './schedules/project-schedules.ts';
 export { noted, signFiles } from './sign-files.ts';
 export {
   type Actor,
@@ -283,3 +289,4 @@ export {
 } from './thread-signals.ts';
 export { allThreads, openModel, registryFile, registryKey, type Threads } from './threads.ts';
 export { chatDirective } from './user-settings.ts';
+export type { ProjectSchedules };

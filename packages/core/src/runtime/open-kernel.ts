@@ -28,7 +28,6 @@ import {
   type Kind,
   knowledgeKind,
   moduleSink,
-  type ProgramTools,
   policyAuthority,
   readOnly,
   restrictTo,
@@ -62,16 +61,11 @@ export interface CallOptions {
   person?: AskPerson;
 }
 
-export function mountPrimitives(
-  open: OpenProject,
-  library: Library,
-  program: ProgramTools['functions'],
-): void {
+export function mountPrimitives(open: OpenProject, library: Library): void {
   const ports = {
     clock: open.clock,
     isHostAllowed: hostGate(open, library),
     process: () => processPorts(open),
-    program,
   };
   for (const primitive of shippedPrimitives(ports)) open.primitives.set(primitive.name, primitive);
 }

@@ -87,6 +87,27 @@ export interface RuntimeOptions {
   openStore?: (options: SqliteOptions) => Promise<Outcome<Store>>;
 }
 
+/** Options of the packages of this repository. An embedding program gets `RuntimeOptions`. */
+export interface ProjectOptions extends RuntimeOptions {
+  /** Present if there is no project. */
+  detached?: Detached;
+  /** Policies of the embedding program, which can only narrow the rights. */
+  policies?: readonly PolicyPlace[];
+  /** Replaces every provider. No key is needed. */
+  model?: ModelPort;
+}
+
+/** Parts of a runtime that has no project. It reads no `.ai` folder of a project and writes no file of its own. */
+interface Detached {
+  /** File of the registry. Absent: the registry and the keys are in memory. */
+  readonly registry?: string;
+  /** False: the user's folder is not read. */
+  readonly user: boolean;
+}
+
+/** A path that cannot exist, so a runtime without a project finds no file below it and writes none. */
+const NOWHERE = '/dev/null/kernmantle';
+
 /** True if other machines can use the same store. */
 export const isSharedStore = ({ shared, own }: Pick<OpenProject, 'shared' | 'own'>): boolean =>
   shared.address !== undefined || own.openStore !== undefined;
@@ -155,7 +176,7 @@ export interface OtherProject {
 }
 
 export type OpenOther = (
-  options: RuntimeOptions,
+  options: ProjectOptions,
   host: HostProject,
 ) => Promise<Outcome<OtherProject>>;
 
@@ -181,9 +202,10 @@ export interface OpenProject {
   /** Threads that this process runs. Absent before the first thread. */
   live?: LiveThreads;
   /** Parts that the embedding program replaces. */
-  own: Pick<RuntimeOptions, 'runners' | 'openStore' | 'login' | 'tenant' | 'standIn' | 'models'> & {
-    storeFrom?: string;
-  };
+  own: Pick<
+    ProjectOptions,
+    'runners' | 'openStore' | 'login' | 'tenant' | 'standIn' | 'detached' | 'model' | 'models'
+  > & { storeFrom?: string };
   host?: HostProject;
   /** Other projects in which threads were started, opened with this one's registry. */
   others: { readonly known: Map<string, Promise<Outcome<OtherProject>>>; readonly open: OpenOther };
@@ -253,32 +275,59 @@ function withoutOwnVariables(env: Env): Env {
 /** Surfaces whose caller is a thread. */
 const THREAD_SURFACES: ReadonlySet<string> = new Set(['thread', 'harness']);
 
+/** Fails for every row, because a runtime without a project has no file for rows that its registry refused. */
+const NO_AUDIT: Audit = {
+  ready: () => ok(null),
+  write: () => fail('internal_error', 'the registry has refused a row of the audit'),
+  read: () => ok([]),
+};
+
+/** Returns the real path of the project. Fails with `not_found` if the folder does not exist. */
+function projectFolder(options: ProjectOptions, cwd: string, home: string): Outcome<string> {
+  if (options.detached) return ok(NOWHERE);
+  const folder = resolve(cwd, options.project ?? findProject(cwd, home, ['.ai']));
+  if (!existsSync(folder)) return fail('not_found', `project folder \`${folder}\` not found`);
+  return ok(realpathSync(folder));
+}
+
 export function openProject(
-  options: RuntimeOptions,
+  options: ProjectOptions,
   openOther: OpenOther,
   host?: HostProject,
 ): Outcome<OpenProject> {
   const { cwd = process.cwd(), env = process.env, clock = systemClock } = options;
-  const home = resolve(env.KERNMANTLE_HOME ?? join(env.HOME ?? homedir(), '.ai'));
-  const folder = resolve(cwd, options.project ?? findProject(cwd, home, ['.ai']));
-  if (!existsSync(folder)) return fail('not_found', `project folder \`${folder}\` not found`);
-  const project = realpathSync(folder);
+  const { detached } = options;
+  const home =
+    detached?.user === false
+      ? `${NOWHERE}/user`
+      : resolve(env.KERNMANTLE_HOME ?? join(env.HOME ?? homedir(), '.ai'));
+  const found = projectFolder(options, cwd, home);
+  if (!found.ok) return found;
+  const project = found.output;
   const chosen = chooseStore(options, env, home);
   if (!chosen.ok) return chosen;
   const { address, from, tenant } = chosen.output;
   const trustStore = createTrustStore(join(home, 'trust.jsonl'), clock);
-  const file = createAudit(join(recordsFolder(project, home), 'audit.jsonl'), clock);
+  const file = detached
+    ? NO_AUDIT
+    : createAudit(join(recordsFolder(project, home), 'audit.jsonl'), clock);
   // In a shared registry the audit has the rows of all machines.
   const ofProject =
-    address === undefined
+    address === undefined && !detached
       ? file
       : forwardAudit(file, async (rows) => {
           const store = await open.store?.();
           if (!store) return fail('store_closed', 'the registry is closed');
           return store.ok ? await store.output.audit(rows) : store;
         });
-  const audit = withUserAudit(ofProject, createAudit(join(home, 'trust', 'audit.jsonl'), clock));
-  const places = [...policyOf(host), ...policyPlaces(project, home, cwd, env)];
+  const audit = detached
+    ? ofProject
+    : withUserAudit(ofProject, createAudit(join(home, 'trust', 'audit.jsonl'), clock));
+  const places = [
+    ...(options.policies ?? []),
+    ...policyOf(host),
+    ...policyPlaces(project, home, cwd, env),
+  ];
   let probed: Promise<SandboxReport> | undefined;
   const open: OpenProject = {
     tierExemption: Object.freeze({}),
@@ -293,7 +342,11 @@ export function openProject(
       project,
     ),
     trustStore,
-    keys: createKeyFolder(join(home, 'keys')),
+    keys: createKeyFolder(
+      join(home, 'keys'),
+      undefined,
+      detached !== undefined && detached.registry === undefined,
+    ),
     catalogs: createCatalogs({ project, home, trustStore, clock, env: withoutOwnVariables(env) }),
     audit: {
       ...audit,

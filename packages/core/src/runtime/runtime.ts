@@ -1,8 +1,8 @@
 // The interface of an opened project for commands, servers and embedding programs.
 import type { Json, JsonObject, Outcome } from '../base/index.ts';
 import type { PolicyState } from '../flow/index.ts';
-import type { PlainRequest, PlainResult, RequestSpan, RunRequest } from '../harness/index.ts';
-import type { Catalogs, Library } from '../items/index.ts';
+import type { RequestSpan, RunRequest } from '../harness/index.ts';
+import type { Catalogs, Item, Library } from '../items/index.ts';
 import type { Audit, AuditFilter, Caller, Kernel, SandboxReport, Verb } from '../kernel/index.ts';
 import type { KeyFolder, TrustStore } from '../trust/index.ts';
 import type { ThreadObserver } from './extension.ts';
@@ -47,12 +47,16 @@ export interface Runtime {
   ): Promise<T>;
   /** Returns the short text that tells a model how to use the four tools. */
   instructions(): string;
-  /** Checks whether this run would be refused, without creating a thread or a registry. */
-  mayRun(request: RunRequest): Promise<Outcome<null>>;
-  /** Runs the loop without a directive, with the program's own prompt and tools. */
-  plain(request: PlainRequest, signal?: AbortSignal): Promise<Outcome<PlainResult>>;
-  /** Returns the threads of this project. Opens the registry on the first call. */
-  threads(live?: ThreadObserver): Promise<Outcome<Threads>>;
+  /**
+   * Checks whether this run would be refused, without creating a thread or a registry. Without `isWhole` a project with
+   * a registry passes, because the run itself makes the check.
+   */
+  mayRun(request: RunRequest, isWhole?: boolean): Promise<Outcome<null>>;
+  /**
+   * Returns the threads of this project. Opens the registry on the first call. `own`: items of the program that
+   * only these threads find.
+   */
+  threads(live?: ThreadObserver, own?: readonly Item[]): Promise<Outcome<Threads>>;
   /** Returns the project's identity in a shared store. Fails with `project_unnamed`. */
   served(): Outcome<ServedItems>;
   /** Ends all watches and closes the parts of the runtime. */

@@ -14,8 +14,6 @@ import type {
   LiveThreads,
   ModelPort,
   OpenSdkModel,
-  PlainRequest,
-  PlainResult,
   PreparePorts,
   ReplayOptions,
   ReplayReport,
@@ -35,7 +33,7 @@ import type {
   ThreadSummary,
 } from '../store/index.ts';
 import { deriveVaultKey } from '../trust/index.ts';
-import { callerOf, createVerify, sharedVerify } from './open-kernel.ts';
+import { createVerify, sharedVerify } from './open-kernel.ts';
 import {
   isSharedStore,
   type OpenProject,
@@ -130,13 +128,19 @@ export function registryKey({ keys }: Pick<OpenProject, 'keys'>): Outcome<Uint8A
   return key.ok ? ok(deriveVaultKey(key.output.exportPrivate())) : key;
 }
 
-export const registryFile = ({ project }: Pick<OpenProject, 'project'>): string =>
-  join(project, '.ai', 'threads', 'registry.db');
+const IN_MEMORY = ':memory:';
+
+export const registryFile = ({
+  project,
+  own: { detached } = {},
+}: Pick<OpenProject, 'project'> & Partial<Pick<OpenProject, 'own'>>): string =>
+  detached ? (detached.registry ?? IN_MEMORY) : join(project, '.ai', 'threads', 'registry.db');
 
 /** Returns false before the first thread, which creates the file. */
 export const hasRegistry = (open: Pick<OpenProject, 'project' | 'own' | 'shared'>): boolean =>
   open.own.openStore !== undefined ||
   open.shared.address !== undefined ||
+  registryFile(open) === IN_MEMORY ||
   existsSync(registryFile(open));
 
 type Harness = typeof import('../harness/index.ts');
@@ -145,10 +149,12 @@ type Harness = typeof import('../harness/index.ts');
 export async function loadHarness({
   open,
   library,
-}: RuntimeContext): Promise<Harness & { ports: PreparePorts }> {
+}: Pick<RuntimeContext, 'open' | 'library'>): Promise<Harness & { ports: PreparePorts }> {
   const { project, policies, clock, env } = open;
   const [harness, { createPrices, withEndpoints, withProgramModels, withStandIn }] =
     await Promise.all([import('../harness/index.ts'), import('../llm/index.ts')]);
+  // A model in this process needs no key.
+  const standIn = open.own.model ? { key: '' } : open.own.standIn;
   const ports = {
     project,
     library,
@@ -159,7 +165,7 @@ export async function loadHarness({
     },
     models: () =>
       withProgramModels(
-        withStandIn(withEndpoints(library.config('models')), open.own.standIn),
+        withStandIn(withEndpoints(library.config('models'), open.env), standIn),
         open.own.models,
       ),
     env,
@@ -172,9 +178,15 @@ export async function loadHarness({
 }
 
 /** Checks a run without a registry, so that a refused one leaves no files. */
-export async function checkRun(rooms: RuntimeContext, request: RunRequest): Promise<Outcome<null>> {
-  if (rooms.open.host || hasRegistry(rooms.open)) return ok(null);
-  const { prepareThread, ports } = await loadHarness(rooms);
+export async function checkRun(
+  { open, library }: RuntimeContext,
+  request: RunRequest,
+  isWhole = false,
+): Promise<Outcome<null>> {
+  // The keys of providers can be on the machines of the workers.
+  const isElsewhere = open.host !== undefined || open.shared.address !== undefined;
+  if (isElsewhere || (hasRegistry(open) && !isWhole)) return ok(null);
+  const { prepareThread, ports } = await loadHarness({ open, library });
   const prepared = await prepareThread(ports, request);
   return prepared.ok ? ok(null) : prepared;
 }
@@ -191,20 +203,6 @@ export async function openModel(rooms: RuntimeContext): Promise<ModelPort> {
   const store = isSharedStore(rooms.open) ? await rooms.open.store?.() : undefined;
   if (store?.ok === false) return () => Promise.resolve(store);
   return store ? rooms.model(store.output, model) : model;
-}
-
-/** Runs the loop without a directive: no registry, no thread, only the model and the program's tools. */
-export async function runPlain(
-  rooms: RuntimeContext,
-  request: PlainRequest,
-  signal?: AbortSignal,
-): Promise<Outcome<PlainResult>> {
-  const { modelFor, runPlainLoop, ports } = await loadHarness(rooms);
-  const resolved = modelFor(ports, request.model);
-  if (!resolved.ok) return resolved;
-  const caller = callerOf(rooms.open, { surface: 'harness', name: 'plain loop' });
-  const model = await openModel(rooms);
-  return ok(await runPlainLoop({ model, resolved: resolved.output, caller }, request, signal));
 }
 
 /** Returns every thread that matches the filter. */
@@ -355,6 +353,7 @@ function watchOver(
     clock,
     env,
     dir: join(open.host?.project ?? open.project, '.ai', 'threads'),
+    hasTranscripts: !open.own.detached,
     store,
     library,
     kernel,
@@ -366,7 +365,7 @@ function watchOver(
 }
 
 /** Options that a running thread cannot get. */
-const CHANGING = ['from', 'words', 'attach', 'limits', 'model'] as const;
+const CHANGING = ['from', 'words', 'attach', 'limits', 'model', 'mode'] as const;
 
 /** Resumes a thread, unless it runs here and the options would change it. */
 const resumeIn = (
@@ -407,6 +406,12 @@ export async function openThreadServices(
   return { rooms, store, harness, watch, live: open.live, owner: nameOwner() };
 }
 
+/** Returns the same services over other items. */
+export const withRooms = async (
+  world: ThreadServices,
+  rooms: RuntimeContext,
+): Promise<ThreadServices> => ({ ...world, rooms, harness: await loadHarness(rooms) });
+
 /** Returns the ports for threads that `view` observes. */
 export async function openPorts(
   world: ThreadServices,
@@ -440,7 +445,7 @@ function createPorts(
     clock: open.clock,
     random: systemRandom,
     tokens: { key: () => open.keys.tokenKey(), verify: sharedVerify(open, library) },
-    model: rooms.model(store, harness.createModelPort(kernel, sdkModels(rooms))),
+    model: open.own.model ?? rooms.model(store, harness.createModelPort(kernel, sdkModels(rooms))),
     script: rooms.script(),
     changeDirective: (id, text) => changeDirective(open, library, id, text),
     frame: (more) => createFrame({ policy: open.policies.current().policy, ...more }),

@@ -4,6 +4,7 @@ import { statSync } from 'node:fs';
 import { join } from 'node:path';
 import {
   fail,
+  isMissing,
   type Outcome,
   ok,
   openYaml,
@@ -31,12 +32,14 @@ const settings = record({
   store: text,
   tenant: textLike(TENANT, WHAT_TENANT),
   chat: record({ directive: text }),
+  acp: record({ directive: text }),
 });
 
 interface UserSettings {
   store?: string;
   tenant?: string;
   chat?: { directive?: string };
+  acp?: { directive?: string };
 }
 
 /** Refuses a file with a password that others can read. Windows has no such bits. */
@@ -53,7 +56,7 @@ function readSettings(home: string): Outcome<UserSettings> {
   const file = join(home, 'settings.yaml');
   const read = readRegularFile(file, { max: MAX_BYTES, followsLinks: true });
   if ('problem' in read) {
-    if (read.problem.errno === 'ENOENT') return ok({});
+    if (isMissing(read.problem.errno)) return ok({});
     return fail('config_invalid', `\`${file}\`: ${read.problem.message}`, { file });
   }
   const opened = openYaml(read.bytes.toString('utf8'), file);
@@ -64,7 +67,7 @@ function readSettings(home: string): Outcome<UserSettings> {
     const what =
       code === 'yaml_syntax'
         ? 'the YAML syntax is wrong'
-        : 'only `store`, `tenant` and `chat.directive` are allowed';
+        : 'only `store`, `tenant`, `chat.directive` and `acp.directive` are allowed';
     return fail('config_invalid', `\`${file}\` is invalid in line ${line}: ${what}`, { file });
   }
   return modeProblem(file, values.store ?? '') ?? ok(values);
@@ -72,10 +75,10 @@ function readSettings(home: string): Outcome<UserSettings> {
 
 const ASSISTANT = `${SHIPPED}core/assistant`;
 
-/** Returns the directive of a chat: `chat.directive` of the user's settings, or the shipped assistant. */
-export function chatDirective(home: string): Outcome<string> {
+/** Returns the directive of a conversation: `chat.directive` or `acp.directive` of the user, or the shipped assistant. */
+export function chatDirective(home: string, place: 'chat' | 'acp' = 'chat'): Outcome<string> {
   const own = readSettings(home);
-  return own.ok ? ok(own.output.chat?.directive ?? ASSISTANT) : own;
+  return own.ok ? ok(own.output[place]?.directive ?? ASSISTANT) : own;
 }
 
 /**

@@ -427,7 +427,7 @@ export interface PruneOptions {
 type ApprovalKind = 'call' | 'capability' | 'limit' | 'question';
 export type ApprovalState = 'pending' | 'approved' | 'denied' | 'expired' | 'used';
 /** Channels over which only a person can send a decision. */
-type HumanChannel = 'cli' | 'web' | 'mcp' | 'library';
+type HumanChannel = 'cli' | 'web' | 'mcp' | 'acp' | 'library';
 
 /** The caller chooses `id`, so that an event of the same commit can contain it. */
 export interface NewApproval {

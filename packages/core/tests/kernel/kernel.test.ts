@@ -1,7 +1,7 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { defineTool } from '@kernmantle/kernmantle';
 import { signAsUser } from '@kernmantle/test-support/attacks';
+import { defineTool } from '@kernmantle/test-support/define-tool';
 import { type Fixture, makeFixture, TRUSTING } from '@kernmantle/test-support/project';
 import { afterEach, expect, test } from 'vitest';
 import { getOwn, type Json, type JsonObject } from '../../src/base/index.ts';

@@ -23,8 +23,17 @@ import {
 import type { Runtime } from '../../src/runtime/index.ts';
 
 const KEY = 'sk-scripted-8841';
-const PROTOCOLS = ['anthropic', 'openai'] as const;
-const TOOLS = { anthropic: 'anthropic_thread', openai: 'openai_thread' } as const;
+const PROTOCOLS = ['anthropic', 'openai', 'responses'] as const;
+const TOOLS = {
+  anthropic: 'anthropic_thread',
+  openai: 'openai_thread',
+  responses: 'responses_thread',
+} as const;
+const PLAIN = {
+  anthropic: 'llm/anthropic_messages',
+  openai: 'llm/openai_chat',
+  responses: 'llm/openai_responses',
+} as const;
 const script: ScriptedReply[] = [];
 let provider: ScriptedProvider;
 let fixture: Fixture;
@@ -50,6 +59,7 @@ beforeAll(async () => {
   fixture = makeFixture({
     '.ai/tools/quick/anthropic_quick.yaml': hasty('anthropic_quick', 'llm/anthropic_messages'),
     '.ai/tools/quick/openai_quick.yaml': hasty('openai_quick', 'llm/openai_chat'),
+    '.ai/tools/quick/responses_quick.yaml': hasty('responses_quick', 'llm/openai_responses'),
   });
   fixture.write(join(fixture.home, 'policy.yaml'), TRUSTING);
   Object.assign(fixture.env, {
@@ -204,7 +214,7 @@ test('what is sent is what each API asks for', async () => {
 });
 
 test.each(PROTOCOLS)('an answer of %s that is not streamed is the same reply', async (protocol) => {
-  const plain = protocol === 'anthropic' ? 'llm/anthropic_messages' : 'llm/openai_chat';
+  const plain = PLAIN[protocol];
   const streamed = await turn(protocol, [{ ...REPLY, thinking: '' }]);
   const whole = await turn(protocol, [{ ...REPLY, thinking: '' }], { stream: false, tool: plain });
   const withoutIds = (reply: Outcome<ModelReply>): string =>
@@ -212,11 +222,31 @@ test.each(PROTOCOLS)('an answer of %s that is not streamed is the same reply', a
   expect(withoutIds(whole)).toBe(withoutIds(streamed));
 });
 
+/** Events that complete a call, for protocols that have them. */
+const COMPLETES: Readonly<Partial<Record<Protocol, RegExp>>> = {
+  anthropic: /"content_block_stop","index":[23]/,
+  responses: /"response\.output_item\.done".*"function_call"/,
+};
+
+/** Returns the number of bytes after which each call is complete. */
+function callEnds(protocol: Protocol): number[] | undefined {
+  const completes = COMPLETES[protocol];
+  let bytes = 0;
+  return (
+    completes &&
+    RECORDED[protocol].flatMap((sent) => {
+      bytes += Buffer.byteLength(wireText([sent]));
+      return completes.test(sent.data) ? [bytes] : [];
+    })
+  );
+}
+
 test.each(PROTOCOLS)(
   'cut at any byte, a stream of %s yields whole calls or none',
   async (protocol) => {
     const bytes = Buffer.from(wireText(RECORDED[protocol]));
     const expected = CALLS.map((call) => ({ type: 'tool_call', ...call }));
+    const ends = callEnds(protocol);
     let most = 0;
     for (let at = 0; at <= bytes.length; at++) {
       const reader = createReader(protocol);
@@ -228,6 +258,7 @@ test.each(PROTOCOLS)(
       const calls = callsIn(reply);
       for (const call of calls) expect(expected).toContainEqual(call);
       expect(calls.length).toBeGreaterThanOrEqual(most);
+      if (ends) expect(calls).toHaveLength(ends.filter((end) => end <= at).length);
       most = calls.length;
       if (at === bytes.length) expect(reply.ok && reply.output.broken).toBeUndefined();
       else if (reply.ok && !reader.isDone()) expect(reply.output.broken).toBeDefined();
@@ -239,7 +270,7 @@ test.each(PROTOCOLS)(
 
 test.each(PROTOCOLS)('any chunking of a stream of %s gives the same reply', (protocol) => {
   const bytes = Buffer.from(wireText(RECORDED[protocol]));
-  const replies = [1, 2, 3, 7, 64, bytes.length].map((size) => {
+  const replies = [1, 2, 3, 7, 64, 4096, bytes.length].map((size) => {
     const reader = createReader(protocol);
     const parser = createEventParser((event) => void reader.push(event));
     for (let at = 0; at < bytes.length; at += size) parser.push(bytes.subarray(at, at + size));
@@ -301,7 +332,7 @@ test.each(PROTOCOLS)(
     expect(!early.ok && early.error.detail.usage).toMatchObject({ estimated: true });
     const last = { name: 'load', arguments: { text: 'x'.repeat(9000) } };
     const long = { ...REPLY, tool_calls: [...(REPLY.tool_calls ?? []), last] };
-    const stall_at_byte = Math.floor(0.9 * (await sizeOf(protocol, long)));
+    const stall_at_byte = Math.floor(0.7 * (await sizeOf(protocol, long)));
     const late = await turn(protocol, [{ ...long, fault: { stall_at_byte } }], { tool });
     expect(late).toMatchObject({
       ok: true,

@@ -1,5 +1,5 @@
 // Tools of an embedding program: what they take is declared in words or by any Standard Schema.
-import { defineTool } from '@kernmantle/kernmantle';
+import { defineTool } from '@kernmantle/test-support/define-tool';
 import { makeFixture } from '@kernmantle/test-support/project';
 import { expect, onTestFinished, test } from 'vitest';
 import { z } from 'zod';

@@ -1,6 +1,6 @@
 // A picture with an attacker's words, and a model that does whatever they say: as a literal that the model read, as a
 // reference that a reader brought, and in a plan. The tool that the attacker wants is never run.
-import { defineTool } from '@kernmantle/kernmantle';
+import { defineTool } from '@kernmantle/test-support/define-tool';
 import { makePng } from '@kernmantle/test-support/files';
 import { runs } from '@kernmantle/test-support/soak';
 import { call, directiveText, type Stage, stage } from '@kernmantle/test-support/thread-project';

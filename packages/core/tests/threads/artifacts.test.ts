@@ -1,7 +1,7 @@
 // Results over a size are kept whole, with their labels; everybody else gets how they begin.
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { defineTool } from '@kernmantle/kernmantle';
+import { defineTool } from '@kernmantle/test-support/define-tool';
 import { expectSame } from '@kernmantle/test-support/expect-same';
 import {
   directiveText,

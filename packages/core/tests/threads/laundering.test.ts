@@ -3,8 +3,8 @@
 // INVARIANT: the address is never used without a person. Where nothing of a stranger was read the same
 // model sends as it likes, so no way is held for another reason.
 import { execFileSync } from 'node:child_process';
-import { defineTool } from '@kernmantle/kernmantle';
 import { endLives, live } from '@kernmantle/test-support/crash-driver';
+import { defineTool } from '@kernmantle/test-support/define-tool';
 import { expectSame } from '@kernmantle/test-support/expect-same';
 import { isLate } from '@kernmantle/test-support/late-store';
 import {

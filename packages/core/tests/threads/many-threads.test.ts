@@ -2,7 +2,7 @@
 // what is still there after a collection, and in time of the processor, never in that of a clock.
 import { queryObjects, setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
-import { createRuntime, runDirective } from '@kernmantle/kernmantle';
+import { createRuntime } from '@kernmantle/kernmantle';
 import { isSoak, runs } from '@kernmantle/test-support/soak';
 import {
   directive,
@@ -50,7 +50,7 @@ async function open(options: RuntimeOptions = {}): Promise<Runtime> {
 
 async function repeat(runtime: Runtime, name: string, times: number): Promise<void> {
   for (let count = 0; count < times; count += 1) {
-    const done = await runDirective(runtime, { directive: name });
+    const done = await runtime.run({ directive: name });
     if (!done.ok || done.output.status !== 'completed') throw new Error(JSON.stringify(done));
   }
 }

@@ -1,7 +1,8 @@
 // Threads from a program: what it streams, how it steers and decides, and that no callback of its own
 // breaks a run.
 import { join } from 'node:path';
-import { createRuntime, defineTool, runDirective, runScript } from '@kernmantle/kernmantle';
+import { createRuntime } from '@kernmantle/kernmantle';
+import { defineTool } from '@kernmantle/test-support/define-tool';
 import { isLate } from '@kernmantle/test-support/late-store';
 import {
   call,
@@ -240,7 +241,7 @@ test('a question waits in the list, is answered once, and the thread goes on wit
     ask: [{ tool_calls: [asks] }, { text: 'thanks' }],
   });
   const { threads, approvals } = program;
-  const waiting = await runDirective(program, { directive: 'ask' });
+  const waiting = await program.run({ directive: 'ask' });
   const id = waiting.ok ? waiting.output.thread_id : '';
   const list = await approvals.list({ thread: id });
   const question = list.ok ? (list.output[0]?.id ?? '') : '';
@@ -272,7 +273,7 @@ test('a right beyond the directive takes a word more than yes, and is no questio
   const { program } = await open(directive('ask'), {
     ask: [{ tool_calls: [{ ...asks, arguments: capability }] }, { text: 'thanks' }],
   });
-  await runDirective(program, { directive: 'ask' });
+  await program.run({ directive: 'ask' });
   const { approvals } = program;
   const list = await approvals.list();
   const id = list.ok ? (list.output[0]?.id ?? '') : '';
@@ -318,7 +319,7 @@ test.each(BREAKS)('a callback that %s breaks no run, and is reported once', asyn
 test.each(BREAKS)('an `onEffect` that %s breaks no script', async (_, broken) => {
   const { program } = await open(LOOK, LOOKS);
   const onEffect = () => broken() as void;
-  expect(await runScript(program, { text: 'show `a`\nshow `b`', onEffect })).toMatchObject({
+  expect(await program.script({ text: 'show `a`\nshow `b`', onEffect })).toMatchObject({
     output: { text: 'a\nb\n' },
   });
 });

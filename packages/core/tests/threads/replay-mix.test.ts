@@ -4,8 +4,8 @@
 // keeps four processes busy beside them.
 import { type ChildProcess, spawn as start } from 'node:child_process';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { defineTool } from '@kernmantle/kernmantle';
 import { runCommand } from '@kernmantle/test-support/command-line';
+import { defineTool } from '@kernmantle/test-support/define-tool';
 import { isLate } from '@kernmantle/test-support/late-store';
 import { scripted } from '@kernmantle/test-support/script-project';
 import { isSoak, runs, timeoutMs } from '@kernmantle/test-support/soak';

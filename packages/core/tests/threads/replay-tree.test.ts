@@ -1,6 +1,6 @@
 // Replay of threads that did not run alone or in one piece: with children, as a child, paused, steered,
 // left behind and resumed, gone back to a snapshot, ended from outside.
-import { defineTool } from '@kernmantle/kernmantle';
+import { defineTool } from '@kernmantle/test-support/define-tool';
 import { expectSame } from '@kernmantle/test-support/expect-same';
 import { runs, timeoutMs } from '@kernmantle/test-support/soak';
 import {

@@ -45,6 +45,15 @@ const CASES: Readonly<Record<string, Case>> = {
       },
     },
   },
+  responses: {
+    model: 'gpt-5-mini',
+    other: 'gpt-5.4-mini',
+    sealsIn: (body) =>
+      listAt(body, 'input').flatMap((item) => textAt(item, 'encrypted_content') || []),
+    rejection: {
+      fault: { status: 400, error: { type: 'invalid_encrypted_content', message: 'not verified' } },
+    },
+  },
 };
 const PROTOCOLS = Object.keys(CASES);
 const caseOf = (name: string): Case => CASES[name] as Case;
@@ -78,8 +87,11 @@ const NOTES = Object.fromEntries(
 const upTo = (number: number): string[] =>
   Array.from({ length: number }, (_, at) => sealAt(at + 1));
 
-function connect(made: Stage): void {
-  Object.assign(made.fixture.env, { OPENAI_BASE_URL: made.provider.url, OPENAI_API_KEY: 'key' });
+/** Sends the requests of all providers to the scripted one, in their own protocols. */
+function connect({ fixture, provider: { url } }: Stage): void {
+  fixture.env.OPENAI_API_KEY = 'key';
+  const openai = `{ base_url: "${url}", protocol: openai_responses, tool: llm/openai_responses }`;
+  fixture.write(join(fixture.home, 'config/models.yaml'), `providers: { openai: ${openai} }\n`);
 }
 
 async function eventsOf({ threads }: Stage, id: string) {

@@ -124,6 +124,7 @@ const WRITTEN = [
   'attach',
   'limits',
   'model',
+  'mode',
   'items',
 ] as const satisfies (keyof ResumeOptions)[];
 

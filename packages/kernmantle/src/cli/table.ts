@@ -82,6 +82,8 @@ const CODE: Readonly<Record<string, () => Promise<CommandRun>>> = {
   'mcp sync': async () => (await import('./commands/mcp/connectors.ts')).syncServer,
   'mcp ls': async () => (await import('./commands/mcp/connectors.ts')).listServers,
   'mcp remove': async () => (await import('./commands/mcp/connectors.ts')).removeServer,
+  acp: async () => (await import('./commands/acp.ts')).run,
+  'acp config': async () => (await import('./commands/acp.ts')).printConfig,
   worker: async () => (await import('./commands/fleet/worker.ts')).runWorker,
   'schedule add': async () => (await import('./commands/schedule.ts')).addSchedule,
   'schedule ls': async () => (await import('./commands/schedule.ts')).listSchedules,

@@ -149,7 +149,7 @@ at(
 );
 
 at.each(SIZES)(
-  'at %s a request is answered by one key, and not by a key that came 50 ms early',
+  'at %s a request is answered by one key, and not by Enter',
   async (size) => {
     const fixture = await open(({ body }) =>
       heard(body).includes('"written"') || heard(body).split('tool_result').length > 2
@@ -160,16 +160,11 @@ at.each(SIZES)(
     say('write it');
     type('kept text');
     await until('[?]');
-    // This key comes in the pause after the prompt, and the second one after it.
-    keys('o');
-    await sleep(50);
     const file = join(fixture.root, 'a.txt');
-    expect(statSync(file, { throwIfNoEntry: false })).toBeUndefined();
     await afterPause();
-    await afterPause();
-    expect(statSync(file, { throwIfNoEntry: false })).toBeUndefined();
     keys('Enter');
     await afterPause();
+    expect(statSync(file, { throwIfNoEntry: false })).toBeUndefined();
     keys('o');
     const screen = await until('finished');
     expect(readFileSync(file, 'utf8')).toBe('x\n');

@@ -5,7 +5,7 @@ import { dirname } from 'node:path';
 import { runCommand } from '@kernmantle/test-support/command-line';
 import { type Fixture, makeFixture } from '@kernmantle/test-support/project';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { createRuntime, runDirective } from '../../src/index.ts';
+import { createRuntime } from '../../src/index.ts';
 
 const directive = (name: string, permissions: string, required = false) => `
 <directive name="${name}" version="1.0.0">
@@ -174,7 +174,7 @@ test('the library leaves nothing behind either', async () => {
   const before = everything();
   const runtime = await createRuntime({ project: fixture.root, env: fixture.env });
   if (!runtime.ok) throw new Error(runtime.error.detail.message);
-  expect(await runDirective(runtime.output, { directive: 'plain' })).toMatchObject({
+  expect(await runtime.output.run({ directive: 'plain' })).toMatchObject({
     ok: false,
     error: { code: 'model_unavailable' },
   });
@@ -190,6 +190,6 @@ test('the library leaves nothing behind either', async () => {
   await inside.threads();
   expect(await inside.mayRun({ directive: 'plain' })).toEqual({ ok: true, output: null });
   await inside.close();
-  expect(await runDirective(runtime.output, { directive: 'plain' })).toMatchObject({ ok: false });
+  expect(await runtime.output.run({ directive: 'plain' })).toMatchObject({ ok: false });
   await runtime.output.close();
 });

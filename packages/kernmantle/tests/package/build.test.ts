@@ -76,8 +76,8 @@ test('the published types hold for a program that has its own strict settings', 
   const file = join(built.dir, 'program/program.ts');
   writeFileSync(
     file,
-    `import { createRuntime, defineTool, type Runtime } from 'kernmantle';
-const tool = defineTool({ id: 'a/b', description: 'x', run: () => 1 });
+    `import { createRuntime, type Runtime, tool as define } from 'kernmantle';
+const tool = define({ name: 'a/b', description: 'x', input: {}, run: () => 1 });
 const opened = await createRuntime({ tools: [tool] });
 const runtime: Runtime | undefined = opened.ok ? opened.output : undefined;
 // @ts-expect-error a project is a path

@@ -76,26 +76,33 @@ test('the declarations name no module but their own', () => {
 /** Names exported by `packages/kernmantle/src/index.ts`: the values, and all names. */
 function exportedNames(): { values: string[]; types: string[] } {
   const text = readFileSync(join(REPOSITORY, 'packages/kernmantle/src/index.ts'), 'utf8');
-  const values = [...text.matchAll(/^export const (\w+)/gm)].map(([, name = '']) => name);
-  const types = [...text.matchAll(/^export type \{([^}]*)\}/gm)].flatMap(([, list = '']) =>
-    list
-      .split(',')
-      .map((part) => part.trim().replace(/^.* as /, ''))
-      .filter((part) => part !== ''),
+  const own = [...text.matchAll(/^export const (\w+)/gm)].map(([, name = '']) => name);
+  const lists = [...text.matchAll(/^export (type )?\{([^}]*)\}/gm)].flatMap(
+    ([, type = '', list = '']) =>
+      list
+        .split(',')
+        .map((part) => `${type}${part.trim()}`)
+        .filter((part) => part !== type),
   );
-  return { values, types };
+  const [types, values] = [true, false].map((isType) =>
+    lists
+      .filter((part) => part.startsWith('type ') === isType)
+      .map((part) => part.replace(/^type /, '').replace(/^.* as /, '')),
+  );
+  return { values: [...own, ...(values ?? [])], types: types ?? [] };
 }
 
 const PROGRAM = (): string => {
   const { values, types } = exportedNames();
   expect(values.length).toBeGreaterThan(5);
   expect(types.length).toBeGreaterThan(25);
-  return `import { ${[...values, ...types.map((name) => `type ${name}`)].join(', ')} } from 'kernmantle';
+  return `import { scriptedModel, scriptedProvider, type ScriptedReply } from 'kernmantle/testing';
+import { ${[...values, ...types.map((name) => `type ${name}`)].join(', ')} } from 'kernmantle';
 ${types.map((name, at) => `export type T${at} = ${name === 'Outcome' ? 'Outcome<string>' : name};`).join('\n')}
 export const all = [${values.join(', ')}];
-const add = defineTool({
-  id: 'math/add', description: 'adds', effect: 'read',
-  parameters: { a: 'number', b: { type: 'number', default: 1 } },
+const add = tool({
+  name: 'math/add', description: 'adds', effect: 'read',
+  input: { a: 'number', b: { type: 'number', default: 1 } },
   run: ({ a, b }) => ({ sum: a + b }),
 });
 interface Given { readonly path: string }
@@ -112,6 +119,13 @@ const more = await opened.output.threads.resume(id, { message: 'and', limits: { 
 export const status: ThreadStatus | '' = more.ok ? more.output.status : '';
 const page = await opened.output.threads.list({ search: 'x' });
 export const title: string | undefined = page.ok ? page.output.rows[0]?.title : undefined;
+const script: ScriptedReply = { text: 'y' };
+const km = await kernmantle({ model: scriptedModel([script]) });
+const agent = km.agent({ name: 'x', instructions: 'y', tools: [add] });
+const answer = await agent.run('hello');
+export const labels: readonly string[] = answer.labels;
+// @ts-expect-error an agent without a schema has no output
+export const output = answer.output;
 // @ts-expect-error a project is a path
 await createRuntime({ project: 1 });
 // @ts-expect-error there is no such status

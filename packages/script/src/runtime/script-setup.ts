@@ -136,7 +136,10 @@ function modelFor(rooms: RuntimeContext, use: ScriptUse) {
   const { open, library } = rooms;
   const model: ScriptWorld['model'] = async ({ prompt, tier = 'general', onText }, frame) => {
     const llm = await import('@kernmantle/core/llm');
-    const models = llm.withStandIn(llm.withEndpoints(library.config('models')), open.own.standIn);
+    const models = llm.withStandIn(
+      llm.withEndpoints(library.config('models'), open.env),
+      open.own.standIn,
+    );
     const isTier = getOwn(getOwn(models, 'tiers'), tier) !== undefined;
     const resolved = llm.resolveModel(models, isTier ? { tier } : { model_id: tier });
     if (!resolved.ok) return resolved;

@@ -24,6 +24,7 @@ import { type Descriptor, describe } from '../values/labels.ts';
 import { createPolicyJudge } from './judge.ts';
 import { NAMED_RULES } from './named-rules.ts';
 import {
+  type AcpPolicy,
   type DirectiveAccess,
   lowestLimits,
   type Policy,
@@ -44,6 +45,8 @@ export interface ComposedPolicy extends FramePolicy {
   directives(surface: string): DirectiveAccess;
   /** True if a dialog of a client on this surface may decide approvals. */
   elicits(surface: string): boolean;
+  /** The strictest statement of any level counts. */
+  readonly acp: Required<AcpPolicy>;
   readonly limits: Readonly<Record<string, number | string>>;
   readonly allowsUnsigned: boolean;
   readonly install: 'allow' | 'ask' | 'deny';
@@ -128,7 +131,7 @@ const SURFACES: ReadonlyMap<string, SurfaceDefaults> = new Map([
   ...['cli', 'library', 'script', 'harness', 'thread', 'mcp_servers'].map(
     (name) => [name, OPEN] as const,
   ),
-  ...['mcp', 'web', 'schedule'].map((name) => [name, READING] as const),
+  ...['mcp', 'web', 'acp', 'schedule'].map((name) => [name, READING] as const),
 ]);
 const CLOSED: SurfaceDefaults = { effects: [], directives: 'none' };
 const defaultsOn = (surface: string): SurfaceDefaults => SURFACES.get(surface) ?? CLOSED;
@@ -281,6 +284,9 @@ const markOf = (levels: readonly Policy[], rules: ReadonlyMap<string, RuleState>
     ],
   });
 
+const elicits = (levels: readonly Policy[], surface: string): boolean =>
+  levels.every((policy) => surfaceOf(policy, surface)?.elicitation !== false);
+
 /** Returns the policy in force. The order of `policies` does not matter. */
 export function composePolicies(policies: readonly Policy[]): ComposedPolicy {
   const levels = RANK.flatMap((rank) => policies.filter(({ level }) => level === rank));
@@ -307,8 +313,11 @@ export function composePolicies(policies: readonly Policy[]): ComposedPolicy {
     ceilings: (surface) => ceilingsOn(levels, surface),
     effects: (surface) => effectsOn(levels, surface),
     directives: (surface) => directivesOn(levels, surface),
-    elicits: (surface) =>
-      levels.every((policy) => surfaceOf(policy, surface)?.elicitation !== false),
+    elicits: (surface) => elicits(levels, surface),
+    acp: {
+      may_approve: elicits(levels, 'acp') && levels.every(({ acp }) => acp?.may_approve !== false),
+      words: levels.some(({ acp }) => acp?.words === 'untrusted') ? 'untrusted' : 'user',
+    },
     limits: lowestLimits(levels.map(({ limits }) => limits ?? {})),
     allowsUnsigned:
       strictest(levels, ['restrict', 'allow'], 'restrict', ({ unsigned }) => unsigned) === 'allow',

@@ -317,12 +317,12 @@ test('ceilings and limits of all levels hold at once', () => {
 
 test('a surface outside of the list may do nothing, whatever its name', () => {
   const policy = composePolicies([user({})]);
-  for (const surface of ['acp', 'gateway', 'CLI', '', 'constructor', '__proto__']) {
+  for (const surface of ['gateway', 'CLI', '', 'constructor', '__proto__']) {
     expect(policy.effects(surface)).toEqual([]);
     expect(policy.directives(surface)).toBe('none');
     expect(policy.ceilings(surface).at(-1)?.closed).toContain('not in the list of surfaces');
   }
-  const all = ['cli', 'library', 'script', 'harness', 'thread', 'mcp', 'web', 'schedule'];
+  const all = ['cli', 'library', 'script', 'harness', 'thread', 'mcp', 'web', 'acp', 'schedule'];
   expect(all.filter((surface) => policy.directives(surface) === 'none')).toEqual([]);
   expect([policy.directives('schedule'), policy.effects('schedule')]).toEqual(['signed', ['read']]);
 });

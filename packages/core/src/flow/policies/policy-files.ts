@@ -10,6 +10,7 @@ import {
   type Diagnostic,
   errnoOf,
   hasErrors,
+  isMissing,
   readRegularFile,
 } from '../../base/index.ts';
 import type { CapabilityCatalog } from '../../trust/index.ts';
@@ -24,6 +25,8 @@ export interface PolicyPlace {
   file: string;
   /** True if a setting named the file. If it is missing, nothing is allowed, as with an unreadable file. */
   isRequired?: boolean;
+  /** Text of the policy. Absent: the file has it. */
+  text?: string;
 }
 
 export interface PolicyState {
@@ -55,7 +58,6 @@ interface ReadPolicy {
 }
 
 const MAX_BYTES = 1024 * 1024;
-const MISSING: ReadonlySet<string> = new Set(['ENOENT', 'ENOTDIR']);
 
 /** Returns the identity of the file's content as the file system reports it. Empty if there is no file. */
 function stampOf(file: string): string {
@@ -65,7 +67,7 @@ function stampOf(file: string): string {
     return there ? `${there.ino}:${there.size}:${there.mtimeMs}:${there.ctimeMs}` : '';
   } catch (error) {
     const code = errnoOf(error);
-    return MISSING.has(code) ? '' : `unreadable:${code}`;
+    return isMissing(code) ? '' : `unreadable:${code}`;
   }
 }
 
@@ -82,12 +84,15 @@ export function readPolicyFile(
   catalog?: CapabilityCatalog,
 ): ReadPolicy | undefined {
   const { level, file } = place;
-  const read = readRegularFile(file, { max: MAX_BYTES, followsLinks: true });
+  const read =
+    place.text === undefined
+      ? readRegularFile(file, { max: MAX_BYTES, followsLinks: true })
+      : { bytes: Buffer.from(place.text) };
   if ('problem' in read) {
     const { errno, message } = read.problem;
-    const isMissing = errno !== undefined && MISSING.has(errno);
-    if (isMissing && place.isRequired) return broken(place, 'file not found');
-    return isMissing ? undefined : broken(place, message);
+    const hasNoFile = isMissing(errno);
+    if (hasNoFile && place.isRequired) return broken(place, 'file not found');
+    return hasNoFile ? undefined : broken(place, message);
   }
   const text = read.bytes.toString('utf8');
   const { covered, signed, diagnostics: signatureProblems = [] } = examine(text, file);

@@ -57,7 +57,17 @@ export const strictestMode = (modes: readonly unknown[]): CompactMode => {
 
 /** Surfaces, each with its own rights. `mcp_servers` are servers that a connector starts. */
 export const SURFACE_NAMES = [
-  ...(['cli', 'library', 'script', 'mcp', 'web', 'schedule', 'mcp_servers', 'harness'] as const),
+  ...([
+    'cli',
+    'library',
+    'script',
+    'mcp',
+    'web',
+    'acp',
+    'schedule',
+    'mcp_servers',
+    'harness',
+  ] as const),
 ];
 
 /** Events that a person is notified of. */
@@ -87,6 +97,14 @@ export interface SurfacePolicy {
   elicitation?: boolean;
 }
 
+/** The rights of a client of the Agent Client Protocol. */
+export interface AcpPolicy {
+  /** False: approval requests go to the other channels only. */
+  may_approve?: boolean;
+  /** `untrusted`: a prompt is a stranger's text, so nothing in it vouches for an argument. */
+  words?: 'user' | 'untrusted';
+}
+
 export interface Policy extends PolicyRules {
   level: PolicyLevel;
   file?: string;
@@ -109,6 +127,7 @@ export interface Policy extends PolicyRules {
   /** Globs over ids of models that may be called. `deny` wins. */
   models?: { allow?: string[]; deny?: string[] };
   surfaces?: Record<string, SurfacePolicy>;
+  acp?: AcpPolicy;
   /** Ids or globs of tools whose results are trusted. */
   trusted?: { tools?: string[] };
   /** The form in which a model reads untrusted text: the text itself, or references to it. */

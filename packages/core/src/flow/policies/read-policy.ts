@@ -257,6 +257,7 @@ function settingsOf(level: PolicyLevel, file: string, catalog: CapabilityCatalog
     hosts: listOrOne(host),
     models: record({ allow: listOrOne(glob('model')), deny: listOrOne(glob('model')) }),
     surfaces: tableOver(SURFACE_NAMES, surfaceOf(grant, ceiling)),
+    acp: record({ may_approve: flag, words: oneOf(['user', 'untrusted']) }),
     trusted: record({ tools: listOrOne(glob('tool')) }),
     untrusted: oneOf(['show', 'reference']),
     approvals: record({ days: numberBetween(0.001, 3650, 'a number of days') }),

@@ -12,7 +12,7 @@ import {
   writeSync,
 } from 'node:fs';
 import { dirname } from 'node:path';
-import { errnoOf } from '../../base/index.ts';
+import { errnoOf, isMissing } from '../../base/index.ts';
 
 const { O_APPEND, O_CREAT, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_WRONLY } = constants;
 
@@ -121,7 +121,7 @@ export function createTail(file: string, onLine: (text: string) => void, onReset
       try {
         descriptor = openRecords(file);
       } catch (error) {
-        if (errnoOf(error) === 'ENOENT') return;
+        if (isMissing(errnoOf(error))) return;
         throw error;
       }
       try {

@@ -2,7 +2,14 @@
 // artifact of the thread, and its events name it. A text becomes a message under its name.
 import { hash } from 'node:crypto';
 import { basename, resolve } from 'node:path';
-import { type Failure, fail, type Outcome, ok, readRegularFile } from '../../base/index.ts';
+import {
+  type Failure,
+  fail,
+  isMissing,
+  type Outcome,
+  ok,
+  readRegularFile,
+} from '../../base/index.ts';
 import { type Descriptor, describe, mergeDescriptors, removeLabels } from '../../flow/index.ts';
 import type { DataOf, JournalEvent } from '../../journal/index.ts';
 import { type FileBlock, fileKind, type ResolvedModel, tiersFor } from '../../llm/index.ts';
@@ -53,7 +60,7 @@ async function attachmentBytes(
   const read = readRegularFile(path, { max, followsLinks: true });
   if ('problem' in read) {
     const { errno, code, message } = read.problem;
-    if (errno === 'ENOENT' || errno === 'ENOTDIR') {
+    if (isMissing(errno)) {
       return fail('not_found', `file \`${attachment.path}\` not found`, about);
     }
     const why = code === 'too_large' ? `${message}, the maximum of an attachment` : message;

@@ -8,9 +8,9 @@ import {
   type Redactor,
 } from '../../base/index.ts';
 
-/** Fields whose text arrives in pieces over several events, in both protocols. */
+/** Fields whose text arrives in pieces over several events, in all protocols. */
 const PIECES: ReadonlySet<string> = new Set(
-  'text thinking partial_json content reasoning_content arguments refusal'.split(' '),
+  'text thinking partial_json content reasoning_content arguments refusal delta'.split(' '),
 );
 
 /** Creates a redactor for events. A text that grows over several events is redacted as one text. */
@@ -24,7 +24,7 @@ export function createEventRedactor(redactor: Redactor) {
   function walk(value: Json, place: string): Json {
     if (Array.isArray(value)) return value.map((item, at) => walk(item, `${place}/${at}`));
     if (!isObject(value)) return value;
-    const { index } = value;
+    const { index = value.output_index } = value;
     const here = typeof index === 'number' ? `${place}#${index}` : place;
     const redacted: JsonObject = {};
     for (const [key, child] of Object.entries(value)) {

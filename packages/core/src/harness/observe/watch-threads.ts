@@ -65,6 +65,8 @@ interface WatchPorts {
   store: Store;
   /** Folder of the transcripts, which is `.ai/threads`. */
   dir: string;
+  /** False: no transcript is written, because there is no folder. */
+  hasTranscripts: boolean;
   project: string;
   clock: Clock;
   env: HarnessPorts['env'];
@@ -125,6 +127,14 @@ function createListening(
   };
 }
 
+const NO_TRANSCRIPTS: Pick<Transcripts, 'open' | 'done' | 'written' | 'ahead' | 'settled'> = {
+  open: () => () => {},
+  done: () => {},
+  written: async () => {},
+  ahead: () => ({ events: 0, calls: [] }),
+  settled: async () => {},
+};
+
 export function watchThreads(ports: WatchPorts) {
   const { store, dir, clock, env, library, kernel, policy, trouble } = ports;
   const now = () => clock.now();
@@ -141,7 +151,9 @@ export function watchThreads(ports: WatchPorts) {
     },
   });
   const detail = () => policy().transcript;
-  const transcripts = new Transcripts({ dir, clock, known, store, trouble, detail });
+  const transcripts = ports.hasTranscripts
+    ? new Transcripts({ dir, clock, known, store, trouble, detail })
+    : NO_TRANSCRIPTS;
   const facts = new Map<string, ThreadFacts>();
   const thread = (id: string): ThreadFacts | undefined => facts.get(id);
   let spans: Telemetry | undefined;

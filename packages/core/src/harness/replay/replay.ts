@@ -164,7 +164,7 @@ function givenIn(
 function askedAt(events: readonly Recorded[], at: number): ResumeOptions {
   const resume = events[at];
   if (resume?.type !== 'signal') return {};
-  const { from, after, limits, model, compact, focus } = resume.data;
+  const { from, after, limits, model, mode, compact, focus } = resume.data;
   const following = events.slice(at + 1);
   const others = following.findIndex(
     ({ type }) => type !== 'injected_message' && type !== 'tool_result',
@@ -179,6 +179,7 @@ function askedAt(events: readonly Recorded[], at: number): ResumeOptions {
     ...(after !== undefined && { reopen: true }),
     ...(limits && { limits: wantedIn(limits) }),
     ...(model !== undefined && { model }),
+    ...(mode && { mode }),
     ...(compact && { compact: focus ? { focus: focus.text } : {} }),
     ...(recorded.length > 0 && { recorded }),
     ...(message && { words: { text: message.data.text, by: message.data.by } }),

@@ -65,7 +65,7 @@ function directiveParts({ talk, place }: DirectiveTalk): Json[] {
     if (!isForeign && directive !== undefined) return [directive];
   }
   const { state } = place.item.signature;
-  if (state !== 'signed' && state !== 'bundle') return [];
+  if (state !== 'signed' && state !== 'bundle' && state !== 'program') return [];
   const { directive } = place;
   const before = asSigned.get(directive);
   if (before) return before;

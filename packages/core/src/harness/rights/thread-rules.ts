@@ -18,7 +18,7 @@ import {
   type Verdict,
 } from '../../flow/index.ts';
 import type { Directive } from '../../items/index.ts';
-import type { GivenRules, RightsHolder, Thread, ThreadRules } from '../thread/thread.ts';
+import type { GivenRules, Prepared, RightsHolder, Thread, ThreadRules } from '../thread/thread.ts';
 
 const NO_GUARDS: GuardSet = createGuardSet([]);
 const NOTHING: GivenRules = { guards: [] };
@@ -43,6 +43,16 @@ export function rulesOf(
   };
 }
 
+/** Returns the rules of a directive and of the mode that a person chose. A mode never takes a rule away. */
+export const rulesIn = (
+  { directive, mode }: Pick<Prepared, 'directive' | 'mode'>,
+  project: string,
+): GivenRules => ({
+  ...rulesOf(directive, project),
+  ...(mode === 'ask' && { ask_first: true }),
+  ...(mode === 'read' && { read_only: true }),
+});
+
 const isNothing = ({ guards, ...more }: GivenRules): boolean =>
   guards.length === 0 && Object.keys(more).length === 0;
 
@@ -55,7 +65,7 @@ const isChange = ({ metadata, tier = 'read' }: Operation): boolean =>
 
 /** Returns a deviation rule as a guard, so that it behaves like every guard. */
 function ruleGuard(
-  name: 'ask_first' | 'auto_fix',
+  name: 'ask_first' | 'auto_fix' | 'read_only',
   on: string,
   decide: Guard['decide'],
 ): Outcome<Guard> {
@@ -66,6 +76,9 @@ function ruleGuard(
 const ALLOW: Verdict = { kind: 'allow' };
 const ASK: Verdict = { kind: 'ask', text: 'this operation changes something; allow it?' };
 const NO_FIX: Verdict = { kind: 'deny', text: 'this directive forbids changes of items' };
+
+const READ_ONLY: Verdict = { kind: 'deny', text: 'the mode of this thread allows no change' };
+const readOnly = (view: GuardView): Outcome<Verdict> => ok(isChange(view.op) ? READ_ONLY : ALLOW);
 
 /** True if an answer of a person covers this call, or the call that it is a part of. */
 async function isAnswered({ op, inputs, frame }: GuardView): Promise<boolean> {
@@ -89,6 +102,7 @@ export function compileRules(rules: GivenRules): Outcome<GuardSet> {
   const list: Guard[] = [...compiled.output.list];
   const more = [
     ...(rules.ask_first ? [ruleGuard('ask_first', 'op:*', askFirst)] : []),
+    ...(rules.read_only ? [ruleGuard('read_only', 'op:*', readOnly)] : []),
     ...(rules.no_auto_fix ? [ruleGuard('auto_fix', 'op:modify', () => ok(NO_FIX))] : []),
   ];
   for (const guard of more) {

@@ -30,6 +30,11 @@ export function declaredRights(
   );
   const problems = rights.problems.filter(({ code }) => code !== 'not_found');
   const [problem] = problems;
+  // An agent has the listed tools and nothing else. Every other directive may read knowledge.
+  if (!problem && directive.agent?.hasKernelTools === false) {
+    const grants = rights.grants.filter(({ capability }) => capability !== 'knowledge.read');
+    return ok({ ...rights, grants });
+  }
   if (!problem) return ok(rights);
   return fail('invalid_item', `permissions of \`${directive.name}\`: ${problem.message}`, {
     problems: problems.map(({ code, message }) => ({ code, message })) as Json,

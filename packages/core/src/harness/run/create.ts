@@ -4,7 +4,7 @@ import { hidesUntrusted, type Recorded, startOf } from '../../journal/index.ts';
 import type { LeasedThread } from '../../store/index.ts';
 import { createCostMeter, NO_COST, unpackCost } from '../limits/cost.ts';
 import { createApproved } from '../rights/approved-rights.ts';
-import { createRules, rulesOf } from '../rights/thread-rules.ts';
+import { createRules, rulesIn } from '../rights/thread-rules.ts';
 import { createRights } from '../rights/thread-token.ts';
 import { shortenShown } from '../step/large-result.ts';
 import { createLoopDetector } from '../step/loop-detector.ts';
@@ -12,8 +12,8 @@ import { detachedKey } from '../thread/budget.ts';
 import { Conversation } from '../thread/conversation.ts';
 import { JournalWriter } from '../thread/journal-writer.ts';
 import { withoutStrangers } from '../thread/opening.ts';
-import { nativeTools, permittedTools } from '../thread/permitted-tools.ts';
-import { systemPrompt } from '../thread/prompt.ts';
+import { nativeTools, outputTool, permittedTools } from '../thread/permitted-tools.ts';
+import { agentPrompt, systemPrompt } from '../thread/prompt.ts';
 import type { References } from '../thread/references.ts';
 import { NO_BOUNDS } from '../thread/restore.ts';
 import { createRoom } from '../thread/room.ts';
@@ -87,6 +87,7 @@ async function talkOf(ports: HarnessPorts, start: Start): Promise<Talk> {
   const { prepared, parent } = start;
   const { model, price, directive, stream } = prepared;
   const references = await referencesOf(ports, start);
+  const { agent } = directive;
   const isNative = directive.model?.tools === 'native';
   const all = {
     ...ports.instructions(),
@@ -96,8 +97,14 @@ async function talkOf(ports: HarnessPorts, start: Start): Promise<Talk> {
   return {
     conversation: new Conversation(references),
     ...(references && { references }),
-    system: systemPrompt(agents, universal),
-    ...(isNative && { tools: [...MODEL_TOOLS, ...nativeTools(tools)] }),
+    system: agent ? agentPrompt(agent, references && tools) : systemPrompt(agents, universal),
+    ...(isNative && {
+      tools: [
+        ...(agent?.hasKernelTools === false ? [] : MODEL_TOOLS),
+        ...nativeTools(tools),
+        ...outputTool(prepared.item.id, directive),
+      ],
+    }),
     isStreamKept: stream === true,
     model,
     price,
@@ -139,7 +146,7 @@ export async function createThread(ports: HarnessPorts, start: Start): Promise<O
   const own = await createRights(ports, row, prepared);
   if (!own.ok) return own;
   const rules = createRules({
-    own: rulesOf(prepared.directive, ports.project),
+    own: rulesIn(prepared, ports.project),
     inherited: startOf(start.history)?.rules,
     parent: parent?.rights.rules,
   });

@@ -7,6 +7,7 @@ import { RESTS } from '../children/children.ts';
 import { packCost } from '../limits/cost.ts';
 import type { Ending } from '../loop.ts';
 import { packMarks } from '../thread/conversation.ts';
+import { RETURN_OUTPUT } from '../thread/permitted-tools.ts';
 import type { ThreadResult } from '../thread/ports.ts';
 import { tell } from '../thread/talk.ts';
 import type { Lineage, Thread } from '../thread/thread.ts';
@@ -35,12 +36,10 @@ export function finalEnding(
   if (thread.talk.reminders >= MAX_REMINDERS)
     return { status: 'failed', reason: why, ...words, code: 'invalid_input' };
   thread.talk.reminders += 1;
-  tell(
-    thread,
-    `[harness] ${why}; return them with execute {"item_type":"directive","item_id":"${directive.name}","action":"return","parameters":{…}}`,
-    { reminder: true },
-    words.marks,
-  );
+  const way = directive.agent
+    ? RETURN_OUTPUT
+    : `execute {"item_type":"directive","item_id":"${directive.name}","action":"return","parameters":{…}}`;
+  tell(thread, `[harness] ${why}; return them with ${way}`, { reminder: true }, words.marks);
   return undefined;
 }
 

@@ -28,7 +28,7 @@ import { compileRules, rulesOf } from '../rights/thread-rules.ts';
 import { declaredRights, withExtended } from '../rights/thread-token.ts';
 import { modelFor, priced, readyModel } from '../thread/choose-model.ts';
 import type { ReadyFile } from '../thread/ports.ts';
-import type { CompiledHook, Prepared, PreparePorts } from '../thread/thread.ts';
+import type { CompiledHook, Prepared, PreparePorts, ThreadMode } from '../thread/thread.ts';
 
 export interface RunRequest {
   directive: string;
@@ -47,10 +47,16 @@ export interface RunRequest {
    * and not run. A directive with `mode="plan"` is planned without this option.
    */
   plan?: boolean | 'check';
-  /** A person holds a conversation. Only a directive whose model replies can have one. */
-  chat?: true;
+  /** A person holds a conversation, in an editor for `acp`. Only a directive whose model replies can have one. */
+  chat?: true | 'acp';
+  /** Narrows the rights that the directive declares. Absent: it has all of them. */
+  mode?: ThreadMode;
+  /** Id of the new thread. Absent: it is generated. An id in use is refused with `thread_exists`. */
+  id?: string;
   /** The actor of the request and its surface. */
   by?: StartedBy;
+  /** Labels of the message and the inputs. With \`untrusted\` they are a stranger's words. */
+  labels?: readonly string[];
 }
 
 export interface StartedBy {
@@ -83,7 +89,7 @@ function findDirective(
   return ok({ item, directive: withExtended(ports, item.directive) });
 }
 
-const SIGNED: ReadonlySet<string> = new Set(['signed', 'bundle']);
+const SIGNED: ReadonlySet<string> = new Set(['signed', 'bundle', 'program']);
 
 /** True if the directive and all its bases are signed. A base grants rights too. */
 function isSignedWhole({ library }: Pick<PreparePorts, 'library'>, item: DirectiveItem): boolean {
@@ -332,6 +338,7 @@ export async function prepareThread(
     ...chosen.output,
     limits: compactionLimits(limits.output, directive, planned.output),
     ...(stream && { stream }),
+    ...(request.mode && { mode: request.mode }),
     ...planned.output,
     ...(files.output.length > 0 && { files: files.output }),
   });

@@ -37,7 +37,7 @@ import { modelFor, priced } from '../thread/choose-model.ts';
 import { FROM_USER, packMarks } from '../thread/conversation.ts';
 import type { ReadyFile } from '../thread/ports.ts';
 import { mayRewind, type RewindWords, type SnapshotName } from '../thread/restore.ts';
-import type { HarnessPorts, Prepared } from '../thread/thread.ts';
+import type { HarnessPorts, Prepared, ThreadMode } from '../thread/thread.ts';
 
 export interface ResumeOptions {
   /** Snapshot to go back to first. With it, a root that has ended can be resumed too. */
@@ -53,6 +53,8 @@ export interface ResumeOptions {
   limits?: DirectiveLimits;
   /** A tier or a model id for the rest of the run. */
   model?: string;
+  /** A mode for the rest of the run. */
+  mode?: ThreadMode;
   /** Makes room in the context window before the next turn. `focus`: what the summary must keep. */
   compact?: { readonly focus?: string };
   /** Name of the actor for the journal. Absent: the process. */

@@ -37,6 +37,7 @@ import { modelFor } from '../thread/choose-model.ts';
 import { FROM_USER, packMarks, unpackMarks } from '../thread/conversation.ts';
 import { handleSignals } from '../thread/interruption.ts';
 import { LEASE_MS, type Refusable } from '../thread/journal-writer.ts';
+import { asExecute } from '../thread/permitted-tools.ts';
 import type { LostCommits, ReadyFile, ThreadResult } from '../thread/ports.ts';
 import { replyAt } from '../thread/recorded-answers.ts';
 import { findSnapshot, restoreThread, rewindEvents } from '../thread/restore.ts';
@@ -83,8 +84,9 @@ function endingOfReturn(
   for (const event of results) {
     if (event.type !== 'tool_result' || event.data.is_error) continue;
     const { call_id, content: answer, marks } = event.data;
-    const call = content.find((block) => block.type === 'tool_call' && block.id === call_id);
-    if (call?.type !== 'tool_call' || call.name !== 'execute') continue;
+    const block = content.find((one) => one.type === 'tool_call' && one.id === call_id);
+    const call = block?.type === 'tool_call' ? asExecute(thread.talk.tools, block) : undefined;
+    if (call?.name !== 'execute') continue;
     const callee = { verb: 'execute', request: call.arguments } as const;
     const ending = toReturnValue(thread, callee, answer, unpackMarks(marks));
     if (ending) return ending;
@@ -137,7 +139,9 @@ export async function prepareAgain(
   // The start of the thread decided whether its steps are planned.
   const { plan: _, ...rest } = prepared.output;
   const planned = start?.plan ? { plan: start.plan } : {};
-  return ok({ ...rest, ...planned, limits: limitsSet(history, row) });
+  const set = history.findLast(({ type, data }) => type === 'signal' && data.mode !== undefined);
+  const mode = set?.type === 'signal' ? set.data.mode : start?.mode;
+  return ok({ ...rest, ...planned, ...(mode && { mode }), limits: limitsSet(history, row) });
 }
 
 interface RecreatedThread {
@@ -146,7 +150,7 @@ interface RecreatedThread {
   history: readonly Recorded[];
   prepared: Prepared;
   /** New limits and the new model, for the signal event. */
-  news: Pick<DataOf<'signal'>, 'limits' | 'model' | 'compact' | 'focus'>;
+  news: Pick<DataOf<'signal'>, 'limits' | 'model' | 'mode' | 'compact' | 'focus'>;
   change: Pick<Refusable, 'limits' | 'raise'>;
 }
 
@@ -165,10 +169,11 @@ async function withNews(
   const model = name === undefined ? undefined : newModel(ports, prepared, limits, name);
   if (model && !model.ok) return model;
   return ok({
-    prepared: { ...prepared, limits },
+    prepared: { ...prepared, limits, ...(options.mode && { mode: options.mode }) },
     news: {
       ...(set && { limits: set.output.set }),
       ...(model && { model: model.output }),
+      ...(options.mode && { mode: options.mode }),
       ...(options.compact && { compact: true as const, ...focusOf(options.compact) }),
     },
     change: set ? { limits: packLimits(limits), raise: set.output.raise } : {},

@@ -20,10 +20,12 @@ import type { HarnessPorts, Interruptible, Thread, ThreadsPort } from '../thread
 
 /** Runner of a conversation that a person holds. It runs as `safety` does, and lists find it by this name. */
 export const CHAT = 'chat';
+/** Runner of a conversation in another program's editor, by the Agent Client Protocol. It runs as `chat` does. */
+export const ACP = 'acp';
 /** Runner of `km replay --model`. It asks a model and executes nothing. No spawn can name it. */
 export const COMPARE = 'compare';
 const SPAWNED: readonly string[] = ['safety', 'plain'];
-const SHIPPED: readonly string[] = [...SPAWNED, CHAT];
+const SHIPPED: readonly string[] = [...SPAWNED, CHAT, ACP];
 
 /** True for a runner with hooks. The plain loop and a comparison have none. */
 export const hasHooks = (runner = 'safety'): boolean => runner !== 'plain' && runner !== COMPARE;

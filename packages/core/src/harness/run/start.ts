@@ -12,6 +12,7 @@ import {
 } from '../../base/index.ts';
 import {
   type Descriptor,
+  describe,
   makeValue,
   markFailure,
   shownPolicyFile,
@@ -59,7 +60,7 @@ import {
   isUnaffordable,
   splitLimits,
 } from './run-hook.ts';
-import { CHAT, hasHooks } from './runner.ts';
+import { ACP, CHAT, hasHooks } from './runner.ts';
 
 export interface ThreadOrigin {
   parent?: Thread;
@@ -139,7 +140,7 @@ const identityOf = (
   { id, source, file, body, signature: { state, key } }: DirectiveItem,
 ): WhatRan['items'][number] => ({
   id,
-  source,
+  source: state === 'program' ? 'program' : source,
   file: source === 'bundle' ? `bundle:${id}` : pathWithin(project, file),
   sha256: hash('sha256', body),
   signature: state,
@@ -204,7 +205,7 @@ function startPrepared(...run: Parameters<typeof begin>): ReturnType<typeof begi
 }
 
 /** Surfaces whose actor is a person or a program of that person. */
-const PEOPLE: ReadonlySet<string> = new Set(['cli', 'library', 'web']);
+const PEOPLE: ReadonlySet<string> = new Set(['cli', 'library', 'web', 'acp']);
 
 /** Returns the audit row of a person or a policy that starts a thread. */
 export const startRow = (
@@ -261,6 +262,7 @@ async function begin(
       message,
       limits: packLimits(limits),
       ...(prepared.stream === true && { stream: true }),
+      ...(prepared.mode && { mode: prepared.mode }),
       ...(prepared.plan && { plan: prepared.plan }),
       ...packRules(parent?.rights.rules.given()),
       ...(isReference && { untrusted: 'reference' }),
@@ -438,9 +440,11 @@ export async function runDirective(
   return await goOnChanged(ports, ran);
 }
 
-const rootOrigin = ({ by, chat }: RunRequest): ThreadOrigin => ({
+const rootOrigin = ({ by, chat, id, labels }: RunRequest): ThreadOrigin => ({
   by,
-  ...(chat && { runner: CHAT }),
+  ...(id !== undefined && { id }),
+  ...(chat && { runner: chat === ACP ? ACP : CHAT }),
+  ...(labels && { marks: describe({ labels, taint: [...labels, 'src:user'] }) }),
 });
 
 /** Prepares a thread for another machine. If the store has a fleet, a provider key can be missing here. */

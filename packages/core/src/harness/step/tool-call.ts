@@ -23,6 +23,7 @@ import type { Library } from '../../items/index.ts';
 import type { Verb } from '../../kernel/index.ts';
 import type { ToolCallBlock } from '../../llm/index.ts';
 import { normalizeCapability } from '../../trust/index.ts';
+import { NO_FUNCTION } from '../thread/permitted-tools.ts';
 import type { References } from '../thread/references.ts';
 import type { HarnessPorts } from '../thread/thread.ts';
 
@@ -55,6 +56,9 @@ export function identifyCall(
   call: ToolCallBlock,
 ): Outcome<IdentifiedCall> {
   const verb = VERBS.get(call.name);
+  if (call.name === NO_FUNCTION) {
+    return fail('invalid_input', 'this function does not exist; call one of those that you have');
+  }
   if (!verb) {
     return fail(
       'invalid_input',

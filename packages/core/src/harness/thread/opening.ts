@@ -160,6 +160,9 @@ export async function openingEvents(
   { marks: carried = FROM_USER, given, parent, isReference = false, attached = [] }: OpenedBy = {},
 ): Promise<Outcome<Opening[]>> {
   const { directive, inputs, plan } = prepared;
+  const messageMarks = packMarks((isReference && given?.message) || carried);
+  const words: Opening = { type: 'user_message', data: { text: message, marks: messageMarks } };
+  if (directive.agent) return ok([words, ...attached]);
   const ready = await ports.kernel.execute(
     { item_type: 'directive', item_id: prepared.item.id, parameters: inputs },
     asHarness(ports),
@@ -203,9 +206,6 @@ export async function openingEvents(
     },
     ...attached,
   ];
-  if (message !== '') {
-    const messageMarks = packMarks((isReference && given?.message) || carried);
-    events.push({ type: 'user_message', data: { text: message, marks: messageMarks } });
-  }
+  if (message !== '') events.push(words);
   return ok(events);
 }

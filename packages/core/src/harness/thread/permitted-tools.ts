@@ -112,12 +112,23 @@ export function describedTools(
   return { tools: list, ...(more > 0 && { more_tools: `${more} more; \`search\` finds them` }) };
 }
 
-/** A function that the model sees by the name of the tool. A call of it is an `execute` of that tool. */
+/** A function that the model sees under its own name. A call of it is an `execute` of this item. */
 interface NativeTool extends ToolDefinition {
+  item_type: 'tool' | 'directive';
   item_id: string;
+  action?: 'return';
 }
 
-const VERBS: ReadonlySet<string> = new Set(['search', 'load', 'execute', 'help']);
+/** The function by which an agent of a program returns its outputs. */
+export const RETURN_OUTPUT = 'return_output';
+const VERBS: ReadonlySet<string> = new Set([
+  'search',
+  'load',
+  'execute',
+  'help',
+  RETURN_OUTPUT,
+  'read_result',
+]);
 const MAX_NAME = 64;
 const PLAIN = /^[A-Za-z0-9-]+(?:_[A-Za-z0-9-]+)*(?:\/[A-Za-z0-9-]+(?:_[A-Za-z0-9-]+)*)*$/;
 
@@ -139,16 +150,38 @@ export const nativeTools = (tools: readonly ToolSignature[]): NativeTool[] =>
     name: nativeName(id),
     description: description.slice(0, 1000),
     input_schema: functionSchema(schema),
+    item_type: 'tool',
     item_id: id,
   }));
 
-/** Returns the call of a tool's function as a call of `execute`. Other calls are not changed. */
+/** Returns the function for the outputs of an agent. An agent without outputs answers with a text. */
+export const outputTool = (id: string, { agent }: Pick<Directive, 'agent'>): NativeTool[] =>
+  agent?.output
+    ? [
+        {
+          name: RETURN_OUTPUT,
+          description: 'Returns the result and ends the task.',
+          input_schema: functionSchema(agent.output),
+          item_type: 'directive',
+          item_id: id,
+          action: 'return',
+        },
+      ]
+    : [];
+
+/** Name of a call of a function that the model was not offered. No verb has it. */
+export const NO_FUNCTION = '';
+
+/** Returns the call of a function as a call of `execute`, and that of a verb as it is. */
 export function asExecute(
   tools: readonly (ToolDefinition | NativeTool)[] | undefined,
   call: ToolCallBlock,
 ): ToolCallBlock {
-  const native = tools?.find(({ name }) => name === call.name);
-  if (!native || !('item_id' in native)) return call;
-  const request = { item_type: 'tool', item_id: native.item_id, parameters: call.arguments };
+  if (!tools) return call;
+  const native = tools.find(({ name }) => name === call.name);
+  if (!native) return { ...call, name: NO_FUNCTION };
+  if (!('item_id' in native)) return call;
+  const { item_type, item_id, action } = native;
+  const request = { item_type, item_id, ...(action && { action }), parameters: call.arguments };
   return { ...call, name: 'execute', arguments: request };
 }

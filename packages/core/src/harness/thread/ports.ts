@@ -222,6 +222,8 @@ export interface ModelRequest {
   written: WrittenMessages;
   /** Options for the estimate if the provider reports no usage, and the receiver of text as it arrives. */
   reading: ReaderOptions;
+  /** 32 hex digits that all threads of a tree share, for the cache of the provider. */
+  cacheKey?: string;
   /** True if no seal is sent, not even to the model that wrote it. */
   areSealsOff?: boolean;
   /** Time on the monotonic clock after which the request is not sent. */

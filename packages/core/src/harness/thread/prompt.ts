@@ -1,6 +1,7 @@
 // Writes the texts that the harness itself adds to a conversation. Each is one line that starts with its sender in
 // brackets, so that a person and the model can distinguish it from the texts of people and tools.
 import type { Json, JsonObject } from '../../base/index.ts';
+import type { AgentView } from '../../items/index.ts';
 import type { ToolCallBlock } from '../../llm/index.ts';
 import type { WarningEvent } from '../limits/limit.ts';
 import { DIRECTIVE_CALL } from './conversation.ts';
@@ -8,6 +9,12 @@ import { DIRECTIVE_CALL } from './conversation.ts';
 /** Returns the project's own instructions, and after them those that hold in every project. */
 export const systemPrompt = (agentsMd: string, universal: string): string =>
   `${agentsMd.trim()}\n\n${universal.trim()}`.trim();
+
+/** Returns the system text of a program's agent. `tools`: present if untrusted data are references. */
+export const agentPrompt = (
+  { system }: Pick<AgentView, 'system'>,
+  tools?: Parameters<typeof toolReferences>[0],
+): string => [system, ...(tools ? toolReferences(tools).references : [])].join('\n');
 
 /**
  * Returns the beginning of every run: the user's line, and a call that the harness makes in the model's name, so
@@ -34,7 +41,9 @@ export function injection(
 }
 
 /** Explains references to a model that gets untrusted data only as references. Names the readers it can call. */
-export function toolReferences(tools: readonly { readonly id: string }[]): JsonObject {
+export function toolReferences(tools: readonly { readonly id: string }[]): {
+  references: string[];
+} {
   const readers = tools.map(({ id }) => id).filter((id) => id.startsWith('read/'));
   return {
     references: [

@@ -125,6 +125,8 @@ export interface GivenRules {
   readonly no_auto_fix?: true;
   /** The third failure of a tool in a row becomes a question to a person. */
   readonly escalate?: true;
+  /** The thread cannot make a call that changes anything. */
+  readonly read_only?: true;
 }
 
 export interface ThreadRules {
@@ -382,6 +384,9 @@ export interface CallPrint {
 }
 
 /** A checked directive that can start as a thread. */
+/** `read`: no call may change anything. `ask`: every change asks a person. `declared`: all rights of the directive. */
+export type ThreadMode = 'read' | 'ask' | 'declared';
+
 export interface Prepared {
   /** Id of the directive for the row. `bundle:ID` is the shipped one, whatever the project has in its place. */
   id: string;
@@ -396,6 +401,8 @@ export interface Prepared {
   room?: LimitAmounts;
   stream?: boolean;
   plan?: 'run' | 'check';
+  /** Narrows the rights that the directive declares. Absent: it has all of them. */
+  mode?: ThreadMode;
   /** The turns of another thread, for the runner `compare`. Absent for all other runners. */
   comparison?: ComparedTurns;
   /** Files of the person, in front of the message. Absent: none. */

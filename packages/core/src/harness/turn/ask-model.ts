@@ -2,6 +2,7 @@
 // of the stream go straight into the reader.
 import { text as wholeText } from 'node:stream/consumers';
 import {
+  compact,
   type Failure,
   getOwn,
   type Json,
@@ -51,14 +52,14 @@ interface Sender {
 function createSender(
   line: ToolLine,
   protocol: Protocol,
-  { model, max_tokens_parameter }: ResolvedModel,
-  { system, tools }: Pick<ModelRequest, 'system' | 'tools'>,
+  { model, max_tokens_parameter, reasoning }: ResolvedModel,
+  { system, tools, cacheKey }: Pick<ModelRequest, 'system' | 'tools' | 'cacheKey'>,
   thread: string | undefined,
   by: string | undefined,
 ): Sender {
-  const fixed = { model, system, tools, stream: true, ...(by !== undefined && { sealedBy: by }) };
-  const cap = max_tokens_parameter ? { max_tokens_parameter } : {};
-  const writer = createRequestWriter(protocol, { ...fixed, ...cap }, (parameters) => {
+  const own = compact({ sealedBy: by, max_tokens_parameter, reasoning, cache_key: cacheKey });
+  const fixed = { model, system, tools, stream: true, ...own };
+  const writer = createRequestWriter(protocol, fixed, (parameters) => {
     const formed = line.form(parameters, 'messages', thread);
     if (!formed.ok) return formed;
     sender.formed = formed.output;

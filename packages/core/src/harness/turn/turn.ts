@@ -1,4 +1,5 @@
 // Runs one turn: model requests with the whole conversation, until there is a reply or no retry is left.
+import { hash } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Failure, fail, type Json, type Outcome, ok, plainJson } from '../../base/index.ts';
 import { type ActPorts, makeValue, type Operation, perform, type Value } from '../../flow/index.ts';
@@ -60,9 +61,10 @@ async function requestOf(thread: Thread, account: TurnAccount): Promise<ModelReq
     },
     marks: () => conversation.marks(),
     sinks: () => watch.sinks?.(place.id),
-    raw: [file, watch.traced?.(place.id)].filter((stream) => stream !== undefined),
+    cacheKey: hash('sha256', place.chain.at(-1) ?? place.id).slice(0, 32),
     // A comparison reads a journal whose secrets are still references, so its seals are not exact.
     areSealsOff: talk.areSealsOff === true || talk.isCompared === true,
+    raw: [file, watch.traced?.(place.id)].filter((stream) => stream !== undefined),
   };
 }
 

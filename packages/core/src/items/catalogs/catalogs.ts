@@ -37,6 +37,7 @@ function checkSigned({ kind, id, signature }: Item): Outcome<null> {
   const because = reason ? ` (${reason})` : '';
   const why = {
     unsigned: 'is not signed',
+    program: 'is defined by a program',
     changed: `was changed after it was signed${because}`,
     untrusted: `is signed by a key that is not trusted${because}`,
   }[state];

@@ -68,6 +68,8 @@ const models = open({
       create: text,
       options: mapping,
       hosts: texts,
+      reasoning: text,
+      elsewhere: open({ protocol: text, tool: text, thread_tool: text }),
     }),
   ),
   tiers: tableOf(open({ provider: text, model: text, fallback: text })),
@@ -75,6 +77,7 @@ const models = open({
     open({
       provider: text,
       max_output: count,
+      reasoning: text,
       aliases: texts,
       input: listOf(oneOf(['text', 'image', 'pdf'])),
       image_tokens: count,

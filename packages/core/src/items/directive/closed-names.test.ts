@@ -23,7 +23,7 @@ const hook = (when: string) =>
   `<hooks><hook><when>${when}</when><directive>handle_timeout</directive></hook></hooks>`;
 
 const CAPABILITIES = ['fs.read', 'fs.write', 'net.http', 'process.spawn', 'kernel.load'];
-const SURFACES = ['cli', 'library', 'script', 'mcp', 'web', 'mcp_servers', 'harness'];
+const SURFACES = ['cli', 'library', 'script', 'mcp', 'web', 'acp', 'mcp_servers', 'harness'];
 const KINDS = ['tool', 'run', 'show', 'model', 'modify', 'directive', 'import', 'export'];
 
 /** Members of a set, and every place where one can stand; true: the place refuses this word. */

@@ -76,6 +76,17 @@ export interface Directive {
   readonly around: string;
   /** Locations of the parts in the file. */
   readonly places: DirectivePlaces;
+  /** Present for the agent of a program. No file has it. */
+  readonly agent?: AgentView;
+}
+
+/** The texts that the model of a program's agent gets instead of a directive. */
+export interface AgentView {
+  readonly system: string;
+  /** True if the model also gets the four kernel tools. */
+  readonly hasKernelTools: boolean;
+  /** Schema of the outputs. Absent: the agent answers with a text. */
+  readonly output?: JsonObject;
 }
 
 interface Goal {

@@ -2,7 +2,7 @@
 // and opens no file. It ends for any content (links out of the root, loops, pipes, endless folders) and
 // reports the entries that it left out.
 import { type Dirent, lstatSync, readdirSync, realpathSync, type Stats } from 'node:fs';
-import { type Diagnostic, errnoOf, isInside } from '../../base/index.ts';
+import { type Diagnostic, errnoOf, isInside, isMissing } from '../../base/index.ts';
 import { aboutFile, statsOf } from './item-file.ts';
 import { ITEM_FOLDERS, type ItemPlace, itemPlace } from './item-place.ts';
 
@@ -76,7 +76,7 @@ function createFolderLook(root: string) {
         return readdirSync(`${root}/${folder}`, { withFileTypes: true });
       } catch (error) {
         const reason = errnoOf(error);
-        if (reason !== 'ENOENT' && reason !== 'ENOTDIR') {
+        if (!isMissing(reason)) {
           note(list, folder, 'unreadable', `the folder cannot be listed (${reason})`);
         }
         return [];

@@ -13,6 +13,7 @@ import {
   errnoOf,
   fail,
   isInside,
+  isMissing,
   type Outcome,
   ok,
   readRegularFile,
@@ -60,7 +61,7 @@ function entriesOf(folder: string): Dirent[] {
   try {
     return readdirSync(folder, { withFileTypes: true });
   } catch (error) {
-    if (errnoOf(error) === 'ENOENT' || errnoOf(error) === 'ENOTDIR') return [];
+    if (isMissing(errnoOf(error))) return [];
     throw error;
   }
 }

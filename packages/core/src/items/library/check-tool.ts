@@ -86,6 +86,7 @@ function moduleHint(module: string, file: string): { hint?: string } {
 const SHIPPED: Readonly<Record<string, string>> = {
   anthropic_messages: 'llm/anthropic_messages',
   openai_chat: 'llm/openai_chat',
+  openai_responses: 'llm/openai_responses',
   mcp_http: 'mcp/mcp_http',
   mcp_stdio: 'mcp/mcp_stdio',
   file_sink: 'sinks/file_sink',

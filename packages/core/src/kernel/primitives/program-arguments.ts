@@ -19,6 +19,7 @@ interface Standard<Input, Output> {
   /** Present if the schema can convert itself to JSON Schema. */
   readonly jsonSchema?: {
     readonly input: (options: { readonly target: 'draft-2020-12' }) => Record<string, unknown>;
+    readonly output?: (options: { readonly target: 'draft-2020-12' }) => Record<string, unknown>;
   };
 }
 

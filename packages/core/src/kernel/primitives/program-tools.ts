@@ -12,7 +12,15 @@ import {
   setOwn,
 } from '../../base/index.ts';
 import type { ResultFacts, ToolEffect } from '../../flow/index.ts';
-import { type Item, type Library, parseTool, type Risk, type ToolItem } from '../../items/index.ts';
+import {
+  type Chain,
+  type Item,
+  type ItemKind,
+  type Library,
+  parseTool,
+  type Risk,
+  type ToolItem,
+} from '../../items/index.ts';
 import type { BuiltinFunction } from '../file-tools/content.ts';
 import {
   type ArgumentsOf,
@@ -28,6 +36,8 @@ interface ProgramContext {
   projectRoot: string;
   /** Key of this call, the same for every repetition, for example after a crash. */
   idempotencyKey?: string;
+  /** Id of the calling thread. Absent: no thread calls. */
+  thread?: string;
 }
 
 export interface ProgramTool {
@@ -37,6 +47,12 @@ export interface ProgramTool {
   version?: string;
   /** A type word or a declaration for each parameter as in a tool file, or any Standard Schema. */
   parameters?: Declarations | StandardSchema;
+  /** JSON Schema of the parameters. Absent: it follows from \`parameters\`. */
+  input_schema?: JsonObject;
+  /** JSON Schema of the output. Absent: the output is not checked. */
+  output_schema?: JsonObject;
+  /** Roles of parameters whose schema has none. */
+  roles?: Readonly<Record<string, string>>;
   requires?: readonly string[];
   effect?: ToolEffect;
   risk?: readonly Risk[];
@@ -66,11 +82,16 @@ function asFile(tool: ProgramTool): JsonObject {
   const name = tool.id.slice(tool.id.lastIndexOf('/') + 1);
   const standard = standardOf(tool.parameters);
   const declared = standard ? [] : Object.entries(tool.parameters ?? {});
-  const parameters = declared.map(([key, one]) =>
-    typeof one === 'string'
-      ? { name: key, type: one, required: true }
-      : { name: key, ...(asJson(one) as JsonObject) },
+  const parameters = declared.map(
+    ([key, one]): JsonObject =>
+      typeof one === 'string'
+        ? { name: key, type: one, required: true }
+        : { name: key, ...(asJson(one) as JsonObject) },
   );
+  for (const [parameter, role] of Object.entries(tool.roles ?? {})) {
+    parameters.push({ name: parameter, type: 'any', role });
+  }
+  const input_schema = tool.input_schema ?? (standard && inputSchema(standard));
   const file: JsonObject = {
     tool_id: name,
     tool_type: 'program',
@@ -79,7 +100,8 @@ function asFile(tool: ProgramTool): JsonObject {
     executor_id: 'function',
     effect: tool.effect ?? 'write',
     parameters,
-    ...(standard && { input_schema: inputSchema(standard) }),
+    ...(input_schema && { input_schema }),
+    ...(tool.output_schema && { output_schema: tool.output_schema }),
     ...(tool.result && { result: asJson(tool.result) }),
     ...(tool.directory && { directory: true }),
   };
@@ -89,11 +111,18 @@ function asFile(tool: ProgramTool): JsonObject {
   return file;
 }
 
-function itemOf(program: ProgramTool): Outcome<ToolItem> {
-  if (!/^[a-z0-9_-]+(\/[a-z0-9_-]+)*$/.test(program.id)) {
+/** A tool that a program defined. Its chain ends in `run`. */
+type ProgramItem = ToolItem & { readonly run: BuiltinFunction };
+
+/** Returns the code of a tool that a program defined. Undefined for a tool of a file. */
+export const programCode = (item: ToolItem | ProgramItem): BuiltinFunction | undefined =>
+  'run' in item ? item.run : undefined;
+
+function itemOf(program: ProgramTool): Outcome<ProgramItem> {
+  if (!/^[A-Za-z0-9_-]+(\/[A-Za-z0-9_-]+)*$/.test(program.id)) {
     return fail('config_invalid', `tool id \`${program.id}\` must be like \`group/name\``);
   }
-  const parsed = parseTool(JSON.stringify(asFile(program)), `${PROGRAM}${program.id}`);
+  const parsed = parseTool(JSON.stringify(asFile(program)), `${PROGRAM}/${program.id}`);
   const problem = parsed.diagnostics.find(({ severity }) => severity === 'error');
   if (!parsed.tool || problem) {
     return fail(
@@ -117,6 +146,7 @@ function itemOf(program: ProgramTool): Outcome<ToolItem> {
     shadows: [],
     body: '',
     tool: parsed.tool,
+    run: functionOf(program),
   });
 }
 
@@ -131,7 +161,7 @@ function inlineFile(output: ProgramOutput): Json {
 /** Wraps program code as a function of the primitive. An exception becomes a fault. */
 function functionOf(program: ProgramTool): BuiltinFunction {
   const standard = standardOf(program.parameters);
-  return async ({ parameters, signal, projectRoot, tool, idempotencyKey: key }) => {
+  return async ({ parameters, signal, projectRoot, tool, idempotencyKey: key, from }) => {
     try {
       const read = standard ? await readArguments(standard, parameters, tool.id) : ok(parameters);
       if (!read.ok) return read;
@@ -139,6 +169,7 @@ function functionOf(program: ProgramTool): BuiltinFunction {
         signal,
         projectRoot,
         ...(key === undefined ? {} : { idempotencyKey: key }),
+        ...(from?.__thread_id === undefined ? {} : { thread: from.__thread_id }),
       });
       return ok({ output: output === undefined ? null : inlineFile(output) });
     } catch (error) {
@@ -147,55 +178,54 @@ function functionOf(program: ProgramTool): BuiltinFunction {
   };
 }
 
-export interface ProgramTools {
-  items: readonly ToolItem[];
-  functions: ReadonlyMap<string, BuiltinFunction>;
-}
-
-/**
- * Returns the tools of a program as items, and their functions. Fails with the problem of the first
- * invalid tool.
- */
-export function readProgramTools(programs: readonly ProgramTool[]): Outcome<ProgramTools> {
-  const items = new Map<string, ToolItem>();
+/** Returns the tools of a program as items. Fails with the problem of the first invalid tool. */
+export function readProgramTools(
+  programs: readonly ProgramTool[],
+): Outcome<readonly ProgramItem[]> {
+  const items = new Map<string, ProgramItem>();
   for (const program of programs) {
     const item = itemOf(program);
     if (!item.ok) return item;
-    if (items.has(program.id)) {
-      return fail('config_invalid', `tool \`${program.id}\` is defined twice`);
+    // Providers and file systems may not distinguish the case of letters.
+    const name = program.id.toLowerCase();
+    const other = items.get(name);
+    if (other) {
+      const also = other.id === program.id ? '' : `, also as \`${other.id}\``;
+      return fail('config_invalid', `tool \`${program.id}\` is defined twice${also}`);
     }
-    items.set(program.id, item.output);
+    items.set(name, item.output);
   }
-  const functions = new Map(programs.map((program) => [program.id, functionOf(program)]));
-  return ok({ items: [...items.values()], functions });
+  return ok([...items.values()]);
 }
 
-/** Returns a library in which the program's tools come first. The library must search them itself (`extra`). */
-export function withProgramTools(library: Library, list: readonly ToolItem[]): Library {
+/** Returns a library in which the program's items come first. The library must search them itself (`extra`). */
+export function withProgramItems(library: Library, list: readonly Item[]): Library {
   if (list.length === 0) return library;
-  const items = new Map(list.map((item) => [item.id, item]));
+  const items = new Map<string, Item>(list.map((item) => [`${item.kind}:${item.id}`, item]));
+  const tools = list.filter((item) => item.kind === 'tool');
+  const chains = new Map(
+    tools.map((item): [string, Chain] => [item.id, { links: [item], primitive: 'function' }]),
+  );
   const bare = (name: string): ToolItem | undefined => {
-    const matches = list.filter(({ id }) => id.endsWith(`/${name}`));
+    const matches = tools.filter(({ id }) => id.endsWith(`/${name}`));
     return matches.length === 1 ? matches[0] : undefined;
   };
   return {
     ...library,
     find(kind, id, source) {
-      const own = kind === 'tool' && source === undefined ? (items.get(id) ?? bare(id)) : undefined;
-      return own ? (ok(own) as ReturnType<Library['find']>) : library.find(kind, id, source);
+      const own = items.get(`${kind}:${id}`) ?? (kind === 'tool' ? bare(id) : undefined);
+      return own && source === undefined
+        ? (ok(own) as ReturnType<Library['find']>)
+        : library.find(kind, id, source);
     },
-    all(kind) {
-      return kind === undefined || kind === 'tool'
-        ? [...list, ...library.all(kind).filter((item) => isFile(item, items))]
-        : library.all(kind);
+    all(kind?: ItemKind) {
+      const own = list.filter((item) => kind === undefined || item.kind === kind);
+      const files = kind === undefined ? library.all() : library.all(kind);
+      return [...own, ...files.filter((item) => !items.has(`${item.kind}:${item.id}`))];
     },
     chain(id) {
-      const own = items.get(id);
-      return own ? ok({ links: [own], primitive: 'function' }) : library.chain(id);
+      const own = chains.get(id);
+      return own ? ok(own) : library.chain(id);
     },
   } as Library;
 }
-
-/** True unless a program's tool with the same id hides the item. */
-const isFile = ({ kind, id }: Item, own: ReadonlyMap<string, ToolItem>): boolean =>
-  kind !== 'tool' || !own.has(id);

@@ -66,20 +66,17 @@ function lazySink(make: () => Promise<SinkFactory>): SinkFactory {
 }
 
 /**
- * Creates the primitive that runs code in this process: functions of the bundle, and functions that a program
- * passed to `createRuntime`. Files of a project cannot name such code; their modules run in a sandboxed child.
+ * Creates the primitive that runs code in this process: functions of the bundle, and those of the program's own
+ * tools. Files of a project cannot name such code; their modules run in a sandboxed child.
  */
-function createFunctionPrimitive(
-  bundle: Readonly<Record<string, BuiltinFunction>>,
-  program: ReadonlyMap<string, BuiltinFunction>,
-): Primitive {
+function createFunctionPrimitive(bundle: Readonly<Record<string, BuiltinFunction>>): Primitive {
   return {
     name: 'function',
     run(call) {
       const name = plainText(call.config.function);
       // Only a tool that the program defines reaches program code.
       const inBundle = Object.hasOwn(bundle, name) ? bundle[name] : undefined;
-      const run = call.tool.source === 'program' ? program.get(call.tool.id) : inBundle;
+      const run = call.tool.source === 'program' ? call.program : inBundle;
       if (run) return run(call);
       const hint = suggestion(name, Object.keys(bundle));
       const message = `built-in function \`${name}\` not found${hint}`;
@@ -96,15 +93,13 @@ interface ShippedPorts {
   /** Returns true if the operator granted this private or loopback address. */
   isHostAllowed(host: string, address: string, port: number): boolean;
   process: () => Promise<ProcessPorts>;
-  /** Functions of the user's own program, by tool id. */
-  program: ReadonlyMap<string, BuiltinFunction>;
 }
 
 export function shippedPrimitives(ports: ShippedPorts): Primitive[] {
-  const { clock, isHostAllowed, program } = ports;
+  const { clock, isHostAllowed } = ports;
   const fileTools = lazyPrimitive('function', async () => {
     const { fileFunctions } = await import('../file-tools/file-tools.ts');
-    return createFunctionPrimitive(fileFunctions, program);
+    return createFunctionPrimitive(fileFunctions);
   });
   const http = lazyPrimitive('http_client', async () => {
     const { createHttpPrimitive } = await import('../http/http-client.ts');

@@ -24,8 +24,9 @@ import type { Item, Library, SignatureState } from '../../items/index.ts';
 
 const FOLDERS = { directive: 'directives', tool: 'tools', knowledge: 'knowledge' } as const;
 
-export const isSigned = ({ state }: SignatureState): boolean =>
-  state === 'signed' || state === 'bundle';
+const SIGNED: ReadonlySet<SignatureState['state']> = new Set(['signed', 'bundle', 'program']);
+
+export const isSigned = ({ state }: SignatureState): boolean => SIGNED.has(state);
 
 const REFUSED: { [State in SignatureState['state']]?: readonly [what: string, hint: string] } = {
   changed: ['was changed after it was signed', 'review it and sign it again'],

@@ -45,6 +45,7 @@ import {
   type PrimitiveResult,
   type TouchedFile,
 } from '../primitive.ts';
+import { programCode } from '../primitives/program-tools.ts';
 import { verifierOf } from '../rights/authority.ts';
 import { resolveProjectPath } from '../rights/project-path.ts';
 import { type ValidationError, validate } from './parameters.ts';
@@ -197,8 +198,10 @@ export function primitiveCall(
   { projectRoot, signal }: { projectRoot: string; signal: AbortSignal },
 ): PrimitiveCall {
   const { dependencies } = plan;
+  const program = programCode(plan.leaf);
   return {
     tool,
+    ...(program && { program }),
     // A runtime uses the packages that all links of the chain declare.
     config: dependencies.length === 0 ? config : { ...config, dependencies: [...dependencies] },
     parameters,

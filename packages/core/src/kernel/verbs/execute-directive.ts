@@ -155,8 +155,13 @@ function readyAnswer(
   };
 }
 
-/** Checks declared outputs. Undeclared ones are returned under `extra`. */
+/** Checks declared outputs. Undeclared ones are returned under `extra`. An agent has a schema for all of them. */
 export function checkOutputs(directive: Directive, values: JsonObject): Outcome<JsonObject> {
+  const whole = directive.agent?.output;
+  if (whole) {
+    const wrong = validate(values, whole);
+    return wrong.length > 0 ? misfit(`outputs of \`${directive.name}\``, wrong) : ok(values);
+  }
   const outputs: JsonObject = {};
   const extra: JsonObject = {};
   const errors: ValidationError[] = [];

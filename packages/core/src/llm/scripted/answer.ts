@@ -1,4 +1,4 @@
-// Completes a scripted reply with defaults and with values of the request, for both protocols.
+// Completes a scripted reply with defaults and with values of the request, for all protocols.
 import type { Json, JsonObject } from '../../base/index.ts';
 import { fillTemplate } from '../../expr/index.ts';
 import type { Stop } from '../message.ts';

@@ -1,4 +1,4 @@
-// Writes a scripted answer in the form of either protocol.
+// Writes a scripted answer in the form of each protocol.
 import { type Json, type JsonObject, parseJson, textAt } from '../../base/index.ts';
 import type { Protocol, Stop } from '../message.ts';
 import type { Counts } from '../usage.ts';
@@ -20,7 +20,7 @@ const ANTHROPIC_STOPS: Readonly<Record<Stop, string>> = {
   stop_sequence: 'stop_sequence',
 };
 
-const anthropicFrame = (value: JsonObject): string =>
+const namedFrame = (value: JsonObject): string =>
   `event: ${textAt(value, 'type')}\ndata: ${JSON.stringify(value)}\n\n`;
 
 const anthropicUsage = (usage: Counts, output_tokens: number): JsonObject => ({
@@ -97,7 +97,7 @@ const anthropic: Wording = {
       ...(usage && { usage: { output_tokens: usage.output_tokens } }),
     };
     const events = [{ type: 'message_start', message }, ...blocks, end, { type: 'message_stop' }];
-    return events.map(anthropicFrame);
+    return events.map(namedFrame);
   },
   body(answer) {
     const { stop, usage } = answer;
@@ -110,7 +110,7 @@ const anthropic: Wording = {
     };
   },
   error: (type, message) => ({ type: 'error', error: { type, message } }),
-  frame: anthropicFrame,
+  frame: namedFrame,
 };
 
 const OPENAI_STOPS: Readonly<Record<Stop, string>> = {
@@ -187,4 +187,127 @@ const openai: Wording = {
   frame: openaiFrame,
 };
 
-export const WORDINGS: Readonly<Record<Protocol, Wording>> = { anthropic, openai };
+function responsesUsage(usage: Counts): JsonObject {
+  const { cache_read_tokens, cache_write_tokens, output_tokens } = usage;
+  const input_tokens = usage.input_tokens + cache_read_tokens + cache_write_tokens;
+  return {
+    input_tokens,
+    input_tokens_details: { cached_tokens: cache_read_tokens, cache_write_tokens },
+    output_tokens,
+    output_tokens_details: { reasoning_tokens: 0 },
+    total_tokens: input_tokens + output_tokens,
+  };
+}
+
+/** Returns for each item its start and its whole form, and its deltas with their type. */
+function itemsOf({ id, thinking, seal, text, calls, piece, stop }: ScriptedAnswer) {
+  const items: {
+    start: JsonObject;
+    whole: JsonObject;
+    deltas: JsonObject[];
+    parts: JsonObject[];
+  }[] = [];
+  if (thinking !== '') {
+    const item = { id: `rs_${id}`, type: 'reasoning', summary: [] };
+    const summary = [{ type: 'summary_text', text: thinking }];
+    items.push({
+      start: item,
+      whole: { ...item, summary, encrypted_content: seal },
+      parts: [
+        {
+          type: 'response.reasoning_summary_part.added',
+          summary_index: 0,
+          part: { type: 'summary_text', text: '' },
+        },
+      ],
+      deltas: piecesOf(thinking, piece).map((delta) => ({
+        type: 'response.reasoning_summary_text.delta',
+        summary_index: 0,
+        delta,
+      })),
+    });
+  }
+  if (text !== '') {
+    const item = { id: `msg_${id}`, type: 'message', role: 'assistant' };
+    const isRefused = stop === 'refusal';
+    const part: JsonObject = isRefused
+      ? { type: 'refusal', refusal: text }
+      : { type: 'output_text', text, annotations: [] };
+    items.push({
+      start: { ...item, status: 'in_progress', content: [] },
+      whole: { ...item, status: 'completed', content: [part] },
+      parts: [],
+      deltas: piecesOf(text, piece).map((delta) => ({
+        type: isRefused ? 'response.refusal.delta' : 'response.output_text.delta',
+        content_index: 0,
+        ...(!isRefused && { logprobs: [] }),
+        delta,
+      })),
+    });
+  }
+  for (const [at, { id: call_id, name, text: written }] of calls.entries()) {
+    const item = { id: `fc_${id}_${at}`, type: 'function_call', call_id, name };
+    const isCut = stop === 'max_tokens' && at === calls.length - 1;
+    items.push({
+      start: { ...item, status: 'in_progress', arguments: '' },
+      whole: { ...item, status: isCut ? 'incomplete' : 'completed', arguments: written },
+      parts: [],
+      deltas: piecesOf(written, piece).map((delta) => ({
+        type: 'response.function_call_arguments.delta',
+        delta,
+      })),
+    });
+  }
+  return items;
+}
+
+const INCOMPLETE: Readonly<Partial<Record<Stop, string>>> = {
+  max_tokens: 'max_output_tokens',
+  refusal: 'content_filter',
+};
+
+function responseOf(answer: ScriptedAnswer): JsonObject {
+  const { id, model, stop, usage } = answer;
+  const reason = INCOMPLETE[stop];
+  return {
+    id: `resp_${id}`,
+    object: 'response',
+    created_at: 0,
+    model,
+    status: reason ? 'incomplete' : 'completed',
+    incomplete_details: reason ? { reason } : null,
+    error: null,
+    output: itemsOf(answer).map(({ whole }) => whole),
+    usage: usage ? responsesUsage(usage) : null,
+  };
+}
+
+const responses: Wording = {
+  frames(answer) {
+    const whole = responseOf(answer);
+    const first = { ...whole, status: 'in_progress', output: [], usage: null };
+    const events: JsonObject[] = [
+      { type: 'response.created', response: { ...first, incomplete_details: null } },
+      ...itemsOf(answer).flatMap(({ start, whole: item, parts, deltas }, output_index) => [
+        { type: 'response.output_item.added', output_index, item: start },
+        ...[...parts, ...deltas].map((part) => ({
+          ...part,
+          output_index,
+          item_id: start.id ?? '',
+        })),
+        { type: 'response.output_item.done', output_index, item },
+      ]),
+      { type: `response.${textAt(whole, 'status')}`, response: whole },
+    ];
+    return events.map((event, sequence_number) => namedFrame({ ...event, sequence_number }));
+  },
+  body: responseOf,
+  error: (type, message) => ({
+    type: 'error',
+    sequence_number: 0,
+    error: { type, code: type, message, param: null },
+  }),
+  frame: namedFrame,
+};
+
+export const WORDINGS: Readonly<Record<Protocol, Wording>> = { anthropic, openai, responses };

@@ -24,12 +24,16 @@ async function start(script: ProviderScript, options = {}): Promise<ScriptedProv
   return started.output;
 }
 
-const PATHS = { anthropic: '/v1/messages', openai: '/v1/chat/completions' };
-const PROTOCOLS = ['anthropic', 'openai'] as const;
+const PATHS = {
+  anthropic: '/v1/messages',
+  openai: '/v1/chat/completions',
+  responses: '/v1/responses',
+};
+const PROTOCOLS = ['anthropic', 'openai', 'responses'] as const;
 
 /** A body as the provider's tool would send it. */
 function bodyFor(protocol: Protocol, stream: boolean, text = 'hello'): JsonObject {
-  const { system_prompt, ...body } = requestParameters(protocol, {
+  const { system_prompt, messages, ...rest } = requestParameters(protocol, {
     model: 'm',
     system: 'be brief',
     messages: [{ role: 'user', content: [{ type: 'text', text }] }],
@@ -37,6 +41,7 @@ function bodyFor(protocol: Protocol, stream: boolean, text = 'hello'): JsonObjec
     max_tokens: 100,
     stream,
   });
+  const body = { ...rest, [protocol === 'responses' ? 'input' : 'messages']: messages ?? [] };
   return { ...body, ...(system_prompt !== undefined && { system: system_prompt }) };
 }
 
@@ -145,7 +150,7 @@ test('a conversation is matched by its length and its last results', async () =>
     },
   ] as const;
   for (const protocol of PROTOCOLS) {
-    const body = requestParameters(protocol, {
+    const { messages: written = [], ...rest } = requestParameters(protocol, {
       model: 'm',
       system: '',
       messages: [...messages],
@@ -153,6 +158,7 @@ test('a conversation is matched by its length and its last results', async () =>
       max_tokens: 9,
       stream: true,
     });
+    const body = { ...rest, [protocol === 'responses' ? 'input' : 'messages']: written };
     const answer = await drain(await post(await start([reply]), protocol, body));
     expect(readText(protocol, answer)).toMatchObject({
       output: { content: [{ text: 'it said spawned' }] },

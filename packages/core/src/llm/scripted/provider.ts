@@ -1,10 +1,20 @@
-// Serves a scripted model over HTTP on loopback. Tests, the demo and tests of users need no key and use
-// the same code as with a real provider.
+// Serves a scripted model over HTTP on loopback, or in this process. Tests, the demo and tests of users need no key
+// and use the same code as with a real provider.
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { asJson, fail, isObject, type Outcome, ok, parseJson } from '../../base/index.ts';
-import type { Protocol } from '../message.ts';
+import {
+  asJson,
+  fail,
+  isObject,
+  type Json,
+  type Outcome,
+  ok,
+  parseJson,
+} from '../../base/index.ts';
+import type { ModelReply, Protocol, ProviderRequest } from '../message.ts';
+import { createReader, type ReaderOptions, replyOf } from '../reader.ts';
+import { requestParameters } from '../request.ts';
 import { answerOf } from './answer.ts';
 import { describeRequest, matches, type ScriptedRequest } from './request.ts';
 import { checkScript, parseScript, type ScriptedReply } from './script.ts';
@@ -43,6 +53,8 @@ const PATHS: Readonly<Record<string, Protocol>> = {
   '/messages': 'anthropic',
   '/v1/chat/completions': 'openai',
   '/chat/completions': 'openai',
+  '/v1/responses': 'responses',
+  '/responses': 'responses',
 };
 
 type Choose = Exclude<ProviderScript, string | readonly ScriptedReply[]>;
@@ -204,4 +216,50 @@ export async function startScriptedProvider(
       await new Promise<void>((resolve) => server.close(() => resolve()));
     },
   });
+}
+
+const FRAME = /^event: (.*)\ndata: (.*)$/;
+
+/** Returns the events of the complete frames. The rest after a cut is no event. */
+const framesOf = ({ pieces }: Wire): { event: string; data: string }[] =>
+  Buffer.concat(pieces)
+    .toString()
+    .split('\n\n')
+    .slice(0, -1)
+    .map((frame) => {
+      const [, event = '', data = frame] = FRAME.exec(frame) ?? [];
+      return { event, data };
+    });
+
+/** Returns the result as the tool of a provider would return it. */
+function sentResult({ status, pieces, end }: Wire, count: number): Outcome<Json> {
+  if (status >= 400) {
+    const body_excerpt = Buffer.concat(pieces).toString();
+    const message = `the scripted model answered ${status}`;
+    return fail('http_error', message, { status, body_excerpt, sent: true });
+  }
+  if (end === 'end') return ok({ stream_events_count: count, ended_cleanly: true });
+  const facts = { stream_events_count: count, reason: 'cut', sent: true };
+  return fail('stream_incomplete', 'the stream of the scripted model broke off', facts);
+}
+
+/** Answers one request. Fails with `cancelled` if the signal aborts. */
+export async function answerInProcess(
+  reply: ScriptedReply,
+  { number, ...request }: Omit<ProviderRequest, 'stream'> & { readonly number: number },
+  signal: AbortSignal,
+  options: ReaderOptions = {},
+): Promise<Outcome<ModelReply>> {
+  if (reply.delay_ms) {
+    await sleep(reply.delay_ms, undefined, { signal }).catch(() => undefined);
+  }
+  if (signal.aborted) return fail('cancelled', 'the request was cancelled');
+  const body = requestParameters('anthropic', { ...request, stream: true });
+  const bytes = JSON.stringify(body).length;
+  const described = describeRequest(number, 'anthropic', {}, body, bytes);
+  const wire = wireOf(answerOf(reply, described), described, reply.fault);
+  const reader = createReader('anthropic', options);
+  const frames = wire.status >= 400 ? [] : framesOf(wire);
+  for (const frame of frames) reader.push(frame);
+  return replyOf('anthropic', sentResult(wire, frames.length), { ...options, reader });
 }

@@ -1,4 +1,4 @@
-// Describes a request to a scripted provider in one form for both protocols, for its script.
+// Describes a request to a scripted provider in one form for all protocols, for its script.
 import { getOwn, type Json, type JsonObject, listAt, parseJson, textAt } from '../../base/index.ts';
 import type { Protocol } from '../message.ts';
 import type { ScriptedMatch } from './script.ts';
@@ -36,8 +36,19 @@ const parsed = (content: Json | undefined): Json => {
   return value.ok ? value.output : text;
 };
 
+/** Items of Responses that a model wrote. The items of one reply follow each other. */
+const isReplied = (item: Json): boolean =>
+  ['function_call', 'reasoning'].includes(textAt(item, 'type')) ||
+  textAt(item, 'role') === 'assistant';
+
 /** Returns the results at the end of the conversation. */
 function resultsOf(protocol: Protocol, messages: readonly Json[]): Json[] {
+  if (protocol === 'responses') {
+    return messages
+      .slice(messages.findLastIndex(isReplied) + 1)
+      .filter((item) => textAt(item, 'type') === 'function_call_output')
+      .map((item) => parsed(getOwn(item, 'output')));
+  }
   if (protocol === 'anthropic') {
     return listAt(messages.at(-1), 'content')
       .filter((block) => textAt(block, 'type') === 'tool_result')
@@ -50,6 +61,11 @@ function resultsOf(protocol: Protocol, messages: readonly Json[]): Json[] {
     .map((message) => parsed(getOwn(message, 'content')));
 }
 
+const messagesIn = (body: JsonObject): readonly Json[] => [
+  ...listAt(body, 'messages'),
+  ...listAt(body, 'input'),
+];
+
 export function describeRequest(
   number: number,
   protocol: Protocol,
@@ -57,7 +73,7 @@ export function describeRequest(
   body: JsonObject,
   bytes: number,
 ): ScriptedRequest {
-  const messages = listAt(body, 'messages');
+  const messages = messagesIn(body);
   return {
     number,
     protocol,
@@ -66,20 +82,22 @@ export function describeRequest(
     bytes,
     model: textAt(body, 'model'),
     stream: getOwn(body, 'stream') === true,
-    assistant_messages: messages.filter((message) => textAt(message, 'role') === 'assistant')
-      .length,
+    assistant_messages: messages.filter(
+      (message, at) => isReplied(message) && !isReplied(messages[at - 1] ?? null),
+    ).length,
     results: resultsOf(protocol, messages),
   };
 }
 
 export function matches(request: ScriptedRequest, match: ScriptedMatch = {}): boolean {
   const { body, model, protocol, assistant_messages } = request;
-  const messages = listAt(body, 'messages');
+  const messages = messagesIn(body);
+  const system = getOwn(body, 'system') ?? getOwn(body, 'instructions') ?? null;
   return (
     (match.model === undefined || match.model === model) &&
     (match.protocol === undefined || match.protocol === protocol) &&
     (match.assistant_messages === undefined || match.assistant_messages === assistant_messages) &&
     (match.last === undefined || holds(messages.at(-1), match.last)) &&
-    (match.text === undefined || holds([getOwn(body, 'system') ?? null, ...messages], match.text))
+    (match.text === undefined || holds([system, ...messages], match.text))
   );
 }

@@ -65,7 +65,7 @@ const match = record({
   /** Text that occurs in the last message. */
   last: text,
   model: text,
-  protocol: oneOf<Protocol>(['anthropic', 'openai']),
+  protocol: oneOf<Protocol>(['anthropic', 'openai', 'responses']),
   /** Number of messages of the assistant in the conversation. */
   assistant_messages: count,
 });

@@ -28,7 +28,7 @@ export interface ScheduleRequest
 }
 
 /** A schedule for people and programs, with times in ISO format. */
-export interface ShownSchedule extends Partial<ScheduleSettings> {
+interface ShownSchedule extends Partial<ScheduleSettings> {
   readonly name: string;
   readonly id: string;
   readonly state: 'active' | 'paused' | 'broken';
@@ -41,7 +41,7 @@ export interface ShownSchedule extends Partial<ScheduleSettings> {
   readonly spent_today: string;
 }
 
-export interface ShownFire extends Omit<FireRow, 'tick' | 'at' | 'used' | 'bound'> {
+interface ShownFire extends Omit<FireRow, 'tick' | 'at' | 'used' | 'bound'> {
   readonly tick: string;
   readonly at: string;
   readonly spend: string;

@@ -20,6 +20,7 @@ import {
   diskReason,
   errnoOf,
   fail,
+  isMissing,
   isObject,
   type JsonObject,
   type Outcome,
@@ -72,7 +73,7 @@ export function openDecisions<State>(decisions: Decisions<State>) {
         closeSync(handle);
       }
     } catch (error) {
-      if (errnoOf(error) === 'ENOENT') return ok('');
+      if (isMissing(errnoOf(error))) return ok('');
       return fail('config_invalid', `cannot read ${what} \`${file}\`: ${diskReason(error)}`);
     }
   }

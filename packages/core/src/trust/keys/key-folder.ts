@@ -108,13 +108,23 @@ function createKey(dir: string, file: string, random: RandomBytes): void {
   }
 }
 
-export function createKeyFolder(dir: string, random: RandomBytes = systemRandom) {
+/** Returns the keys in a folder. `isInMemory`: no file is read or written, and the keys end with the process. */
+export function createKeyFolder(
+  dir: string,
+  random: RandomBytes = systemRandom,
+  isInMemory = false,
+) {
   const cache = new Map<string, KeyPair>();
   const fileOf = (name: string) => join(dir, `${name}.pem`);
 
   function obtain(name: string): Outcome<KeyPair> {
     const cached = cache.get(name);
     if (cached) return ok(cached);
+    if (isInMemory) {
+      const created = generateKeyPair(random);
+      cache.set(name, created);
+      return ok(created);
+    }
     const file = fileOf(name);
     let pair = readKey(file);
     if (pair.ok && !pair.output) {

@@ -4,6 +4,7 @@ import { compact, EXIT, type Failure, fail, type Outcome, ok } from '@kernmantle
 import type { RunRequest } from '@kernmantle/core/harness';
 import type { ProviderEndpoint } from '@kernmantle/core/llm';
 import { chatDirective, type Runtime, type ThreadObserver } from '@kernmantle/core/runtime';
+import type { ChatLine } from '../../conversation/session.ts';
 import { asText, type CommandCall, type CommandRun, type Ending } from '../command.ts';
 import {
   printWarnings,
@@ -17,7 +18,7 @@ import { mayLeave } from '../threads/follow-queued.ts';
 import { createRunView } from '../threads/live-view.ts';
 import { type ThreadWork, withThreads } from '../threads/open-threads.ts';
 import { exitCodeOfThread, showResult } from '../threads/result-text.ts';
-import { type ChatLine, type ChatSession, createSession } from './session.ts';
+import { type ChatSession, createChat } from './session.ts';
 
 const USAGE =
   'a chat needs a terminal; pass one message with `-m TEXT`, or use `--json` from a program';
@@ -91,7 +92,7 @@ async function open(call: CommandCall, standIn?: ProviderEndpoint): Promise<Endi
   async function talk(access: ThreadWork): Promise<Ending> {
     if (!request.ok) return refuse(request);
     const { message: _, attach, ...rest } = request.output;
-    session = createSession(call, access, rest);
+    session = createChat(call, access, rest);
     const row = await session.open(asText(options.resume));
     if (!row.ok) return refuse(row);
     const first = message === undefined ? undefined : { text: message, ...(attach && { attach }) };

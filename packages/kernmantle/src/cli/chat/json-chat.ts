@@ -24,11 +24,13 @@ import {
 import type { ThreadResult } from '@kernmantle/core/harness';
 import { approvalDigest, choicesFor, decideApproval } from '@kernmantle/core/runtime';
 import type { Approval } from '@kernmantle/core/store';
+import type { ChatLine } from '../../conversation/session.ts';
+import { linesOf } from '../../input-lines.ts';
 import { resultLine } from '../commands/run.ts';
 import type { Terminal } from '../terminal/terminal.ts';
 import type { RunView } from '../threads/live-view.ts';
 import { exitCodeOfThread } from '../threads/result-text.ts';
-import type { ChatLine, ChatSession } from './session.ts';
+import type { ChatSession } from './session.ts';
 
 /** Maximum length of an input line in bytes. */
 const MAX_LINE = 1_000_000;
@@ -46,32 +48,6 @@ const DECISION = record(
   { required: ['approval', 'decision', 'digest'] },
 );
 type JsonDecision = ReadBy<typeof DECISION>;
-
-/** Yields the input. A signal closes it, which ends the conversation like the end of the input. */
-async function* untilClosed(input: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
-  try {
-    yield* input;
-  } catch {
-    // Nothing is left to read.
-  }
-}
-
-/** Yields the lines of the input, and undefined for a line that is too long. */
-async function* linesOf(input: AsyncIterable<Buffer>): AsyncGenerator<string | undefined> {
-  let [pieces, length]: [Buffer[], number] = [[], 0];
-  for await (const chunk of untilClosed(input)) {
-    let from = 0;
-    for (let at = chunk.indexOf(10); at >= 0; at = chunk.indexOf(10, from)) {
-      pieces.push(chunk.subarray(from, at));
-      yield length + at - from > MAX_LINE ? undefined : Buffer.concat(pieces).toString('utf8');
-      [pieces, length, from] = [[], 0, at + 1];
-    }
-    length += chunk.length - from;
-    if (length > MAX_LINE) pieces = [];
-    else pieces.push(chunk.subarray(from));
-  }
-  if (length > 0) yield length > MAX_LINE ? undefined : Buffer.concat(pieces).toString('utf8');
-}
 
 /** Refuses a decision about a request that looks different now, and one that the request does not offer. */
 function decisionProblem(
@@ -190,7 +166,7 @@ export async function jsonChat(
 
   session.whenAsked(() => void printRequests());
   if (first) start(first);
-  for await (const line of linesOf(process.stdin)) {
+  for await (const line of linesOf(process.stdin, MAX_LINE)) {
     if (line?.trim() === '') continue;
     const done = await handle(line);
     if (!done.ok) terminal.out(JSON.stringify({ type: 'error', error: done.error }));

@@ -21,6 +21,8 @@ import {
   project,
   replyText,
 } from '@kernmantle/core/journal';
+import { createFigures } from '../../conversation/figures.ts';
+import type { ChatLine } from '../../conversation/session.ts';
 import { createScreen } from '../terminal/screen.ts';
 import { type Drawn, type Terminal, visible } from '../terminal/terminal.ts';
 import { paintDiff } from '../threads/ask-person.ts';
@@ -28,7 +30,7 @@ import { fit, statusColour, toldOf, widthOf } from '../threads/status-text.ts';
 import { type ChatUi, completeIn, readTyped } from './commands.ts';
 import { createEditor } from './editor.ts';
 import { openHistory } from './history.ts';
-import type { ChatLine, ChatSession } from './session.ts';
+import type { ChatSession } from './session.ts';
 import { createTextFlow } from './text-flow.ts';
 
 const [PASTE_ON, PASTE_OFF] = ['\u001b[?2004h', '\u001b[?2004l'];
@@ -135,29 +137,20 @@ export function createTerminalChat(terminal: Terminal) {
     screen.draw(lines, { row: cursor.row + top.length, column: cursor.column + 2 });
   }
 
-  /** Reads the figures of the thread, and the window of its model once for each model. */
-  let windowOf: { model: string; size: number } = { model: '', size: 0 };
+  let read: ReturnType<typeof createFigures> | undefined;
   async function refresh(): Promise<void> {
     const id = session?.id();
     const row = id === undefined ? undefined : await session?.store.thread(id);
     if (!row?.ok || !session) return;
     const { cost, limits, status } = row.output;
-    if (windowOf.model !== figures.model) {
-      const { createPrices } = await import('@kernmantle/core/llm');
-      const price = createPrices(session.runtime.library.config('pricing').layers).find(
-        figures.model,
-      );
-      windowOf = { model: figures.model, size: (price.ok && price.output.context) || 0 };
-    }
-    const own = Number(getOwn(limits.context, 'value') ?? windowOf.size);
-    const size = Math.min(own, windowOf.size || own);
+    read ??= createFigures(session.runtime.library);
+    const { used, size, spent, currency } = await read(row.output, figures.model);
     const max = plainText(getOwn(limits.spend, 'value') ?? '');
-    const spent = Number(plainText(cost.spend ?? '0'));
     Object.assign(figures, {
       status: session.isWorking() ? 'running' : status,
       turns: Number(cost.turns ?? 0),
-      spend: `${spent < 1 ? spent.toFixed(3) : spent.toFixed(2)} of ${max} ${plainText(limits.spend_currency) || 'USD'}`,
-      ...(size > 0 && { context: Math.round((100 * Number(cost.context_tokens ?? 0)) / size) }),
+      spend: `${spent < 1 ? spent.toFixed(3) : spent.toFixed(2)} of ${max} ${currency}`,
+      ...(size > 0 && { context: Math.round((100 * used) / size) }),
     });
     draw();
   }

@@ -23,10 +23,11 @@ import {
   type Threads,
 } from '@kernmantle/core/runtime';
 import type { Store } from '@kernmantle/core/store';
+import { answerBelow, answered } from '../../conversation/answers.ts';
 import { asList, asText, type CommandCall, type CommandRun, type Ending } from '../command.ts';
 import { commandActor } from '../project.ts';
 import type { Terminal } from '../terminal/terminal.ts';
-import { answerBelow, answerHere, personAt } from '../threads/ask-person.ts';
+import { personAt } from '../threads/ask-person.ts';
 import { attachmentsOf } from '../threads/attachments.ts';
 import {
   awayFrom,
@@ -183,25 +184,6 @@ export async function withReplies(
   }
 }
 
-/** At a terminal, asks the pending approval requests and resumes the thread after the answer. */
-export async function answered(
-  call: CommandCall,
-  { store, threads }: ThreadWork,
-  first: Outcome<ThreadResult>,
-  signal: AbortSignal,
-): Promise<Outcome<ThreadResult>> {
-  const person = personAt(call.terminal, signal);
-  if (!person) return first;
-  let outcome = first;
-  while (outcome.ok && outcome.output.status === 'waiting' && !signal.aborted) {
-    const { thread_id } = outcome.output;
-    if (!(await answerHere(store, thread_id, person, commandActor(call)))) break;
-    // In a shared store the answer has queued the thread for a worker.
-    outcome = await (store.fleet ? threads.resumeAnywhere : threads.resume)(thread_id, signal);
-  }
-  return outcome;
-}
-
 /** Runs a thread to its end, prints the result and returns the exit code. */
 export async function followRun(call: CommandCall, follow: Follow): Promise<Ending> {
   const file = asText(call.options.replies);
@@ -214,6 +196,14 @@ export function warnPolicies(runtime: Runtime, terminal: Terminal): void {
   const issues = runtime.policies().diagnostics.filter(({ code }) => code.startsWith('signature_'));
   terminal.diagnostics(issues.map((one) => ({ ...one, severity: 'warning' })));
 }
+
+/** At a terminal, asks the pending approval requests and resumes the thread after the answer. */
+const answeredAt = (
+  call: CommandCall,
+  { threads }: ThreadWork,
+  first: Outcome<ThreadResult>,
+  signal: AbortSignal,
+) => answered(personAt(call.terminal, signal), commandActor(call), threads, first, signal);
 
 /** Follows a thread on a worker until it ends, the user leaves, or no worker serves it. */
 async function followOnWorker(
@@ -248,7 +238,7 @@ async function followOnWorker(
     onUnserved: () => void (isLooked && !isUnserved && look()),
   });
   const first = await follow.start(access, signal, thread);
-  const done = await answered(call, access, first, signal);
+  const done = await answeredAt(call, access, first, signal);
   unwatch();
   leaving.release();
   await view.end();
@@ -279,7 +269,7 @@ async function followOne(
   const view = createRunView(terminal);
   const { usageCodes: codes = [] } = follow;
   const queued: Queued = {};
-  const below = answerBelow(terminal, commandActor(call));
+  const below = answerBelow((signal) => personAt(terminal, signal), commandActor(call));
   let threads: Threads | undefined;
   try {
     return await withThreads(
@@ -295,7 +285,7 @@ async function followOne(
           return await followOnWorker(call, follow, access, { view, thread, queued });
         const interrupts = listenForInterrupts(view, store, commandActor(call));
         const first = await follow.start(access, interrupts.signal, thread);
-        const done = await answered(call, access, first, interrupts.signal);
+        const done = await answeredAt(call, access, first, interrupts.signal);
         below.close();
         interrupts.release();
         await view.end();

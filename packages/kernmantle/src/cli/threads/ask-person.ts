@@ -1,18 +1,13 @@
 // Asks the person at the terminal to decide about a call. The dialog shows the call and the possible answers.
 // It has no default answer. Keys from before the question was complete, or before a pause of 300 ms, decide nothing.
 import { getOwn, isObject, plainText } from '@kernmantle/core/base';
-import type { Noted } from '@kernmantle/core/journal';
 import {
-  type Actor,
   type AskPerson,
-  askHere,
   choicesFor,
-  isFileChanged,
   type PersonAnswer,
   reasonsText,
-  type Threads,
 } from '@kernmantle/core/runtime';
-import type { Approval, Store } from '@kernmantle/core/store';
+import type { Approval } from '@kernmantle/core/store';
 import type { Keyboard } from '../terminal/keyboard.ts';
 import { type Paint, type Terminal, visible } from '../terminal/terminal.ts';
 
@@ -128,59 +123,4 @@ export function personAt(terminal: Terminal, signal?: AbortSignal): AskPerson | 
       if (over.aborted) terminal.ask('the request was answered elsewhere\n');
       return answer;
     });
-}
-
-/** Asks the person all pending requests of a thread. Returns true if the thread can resume. */
-export async function answerHere(
-  store: Store,
-  thread: string,
-  person: AskPerson,
-  by: Actor,
-): Promise<boolean> {
-  const open = await store.approvals({ thread, state: 'pending' });
-  const rows = open.ok ? open.output.filter(({ shown }) => shown.action === 'ask') : [];
-  for (const row of rows) {
-    const result = await askHere(store, row, person, by);
-    // After a change of its file, the thread creates a new request for the current content.
-    if (!result.ok) return isFileChanged(result);
-    if (result.output.state === 'pending') return false;
-  }
-  return rows.length > 0;
-}
-
-/**
- * Asks the person the approval requests of all descendants of a running thread, one after the other. The
- * descendant then resumes with the answer.
- */
-export function answerBelow(terminal: Terminal, by: Actor) {
-  const over = new AbortController();
-  const person = personAt(terminal, over.signal);
-  const requests = new Set<string>();
-
-  async function ask(threads: Threads, id: string, root: string): Promise<void> {
-    const { store, resumeAnywhere } = threads;
-    const rows = await store.approvals({ id, state: 'pending' });
-    const [row] = rows.ok ? rows.output : [];
-    if (!row || !person || row.thread === undefined || row.thread === root) return;
-    const result = await askHere(store, row, person, by);
-    if (!result.ok && isFileChanged(result)) {
-      await resumeAnywhere(row.thread, over.signal);
-      if (!over.signal.aborted) await ask(threads, id, root);
-      return;
-    }
-    const isOpen = !result.ok || result.output.state === 'pending';
-    // In a shared store, the answer has already queued the thread for a worker.
-    if (!isOpen && !store.fleet) void resumeAnywhere(row.thread, over.signal);
-  }
-  return {
-    hear(threads: Threads | undefined, root: string | undefined, { type, data }: Noted): void {
-      if (!person || !threads || root === undefined || type !== 'approval') return;
-      if (data.kind !== 'call' || data.state !== 'pending') return;
-      const { approval = '' } = data;
-      if (requests.has(approval)) return;
-      requests.add(approval);
-      void ask(threads, approval, root);
-    },
-    close: () => over.abort(),
-  };
 }

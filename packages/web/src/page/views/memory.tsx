@@ -1,10 +1,13 @@
-// The texts that threads kept for later threads. A person reads one here and endorses it with the command.
+// The texts that threads kept for later threads. A person reads one here, and endorses or removes it.
+import { useState } from 'preact/hooks';
 import type { MemoryView } from '../../model/api.ts';
-import { Command } from '../parts/copy.tsx';
+import { type PageFault, post } from '../api.ts';
+import { Button } from '../parts/button.tsx';
 import { Time } from '../parts/figures.tsx';
 import { EmptyState, ErrorState, LoadingRows, useResource } from '../parts/states.tsx';
 import { Facts } from '../parts/table.tsx';
 import { ForeignText } from '../parts/untrusted-text.tsx';
+import { may } from '../state/session.ts';
 
 type MemoryItem = MemoryView['memories'][number];
 
@@ -14,11 +17,17 @@ const STANDINGS: Readonly<Record<MemoryItem['standing'], readonly [tone: string,
   stranger: ['bad', 'from strangers'],
 };
 
-function MemoryCard({ row }: { row: MemoryItem }) {
+function MemoryCard({ row, again }: { row: MemoryItem; again: () => void }) {
+  const [fault, setFault] = useState<PageFault>();
   const { id, hash, standing, scope, owner, subject, text, thread, created, marks } = row;
   const [tone, word] = STANDINGS[standing];
+  async function act(verb: string, body: { hash?: string } = {}): Promise<void> {
+    const done = await post(`memory/${encodeURIComponent(id)}/${verb}`, body);
+    setFault(done.ok ? undefined : done.error);
+    again();
+  }
   return (
-    <section class="card" aria-label={`Memory ${id}`}>
+    <section class="card memory-row" aria-label={`Memory ${id}`}>
       <h2>
         <span class={`pill ${tone}`}>{word}</span> <Time at={created} />
       </h2>
@@ -30,10 +39,13 @@ function MemoryCard({ row }: { row: MemoryItem }) {
           ['sources', <ForeignText text={marks.sources.join(', ')} />],
         ]}
       />
-      {standing === 'confirmed' ? null : (
-        <Command text={`km memory endorse ${id} --hash ${hash}`} />
-      )}
-      <Command text={`km memory forget ${id}`} />
+      <div class="acts">
+        {standing === 'confirmed' || !may('approve') ? null : (
+          <Button text="Endorse this text" onClick={() => void act('endorse', { hash })} />
+        )}
+        {may('steer') ? <Button text="Forget" onClick={() => void act('forget')} /> : null}
+      </div>
+      {fault ? <ErrorState error={fault} /> : null}
     </section>
   );
 }
@@ -52,7 +64,7 @@ export function MemoryPage() {
         <EmptyState title="No thread has kept a text yet" command="km memory ls" />
       ) : null}
       {rows.map((row) => (
-        <MemoryCard key={row.id} row={row} />
+        <MemoryCard key={row.id} row={row} again={again} />
       ))}
     </main>
   );

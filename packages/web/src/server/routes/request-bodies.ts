@@ -107,6 +107,7 @@ const RULES = {
   signal: record({ reason: why }),
   interrupt: record({ reason: why, text: words(MAX_WORDS, 1) }),
   compact: record({ focus: words(2000, 1) }),
+  endorse: record({ hash: words(64, 64) }, { required: ['hash'] }),
   decision: record(
     {
       decision: oneOf(['once', 'value', 'scope', 'deny', 'answer']),
@@ -130,6 +131,7 @@ type BudgetChange = {
   signal: Pick<SignalRequestBody, 'reason'>;
   interrupt: SignalRequestBody;
   compact: { focus?: string };
+  endorse: { hash: string };
   decision: DecisionRequest;
 };
 

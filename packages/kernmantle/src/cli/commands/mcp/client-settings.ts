@@ -79,12 +79,16 @@ function isOnPath(env: Env): boolean {
   return false;
 }
 
-export function entryOf(project: string, env: Env, extra: JsonObject = {}): JsonObject {
-  const args = ['mcp', 'serve', '--project', project];
-  return isOnPath(env)
-    ? { ...extra, command: 'km', args }
-    : { ...extra, command: process.execPath, args: [packagePath('bin/km.js'), ...args] };
-}
+/** Returns how a client starts this program: by its name if the client finds it, else by its file. */
+export const ownCommand = (env: Env, args: readonly string[]) =>
+  isOnPath(env)
+    ? { command: 'km', args: [...args] }
+    : { command: process.execPath, args: [packagePath('bin/km.js'), ...args] };
+
+export const entryOf = (project: string, env: Env, extra: JsonObject = {}): JsonObject => ({
+  ...extra,
+  ...ownCommand(env, ['mcp', 'serve', '--project', project]),
+});
 
 export interface SettingsFile {
   readonly client: string;
