@@ -46,5 +46,5 @@ export type {
   WatchPort,
 } from './thread/ports.ts';
 export type { HarnessPorts, LiveThreads, PreparePorts, Thread } from './thread/thread.ts';
-export { createModelPort } from './turn/ask-model.ts';
+export { createModelPort, type OpenSdkModel } from './turn/ask-model.ts';
 export { type CheckResult, type ModelTest, testModel } from './turn/test-model.ts';

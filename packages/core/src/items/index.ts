@@ -1,4 +1,4 @@
-export { type Catalogs, copyItem, createCatalogs } from './catalogs/catalogs.ts';
+export { type Catalogs, copyItem, createCatalogs, modelPackages } from './catalogs/catalogs.ts';
 export { createItemRoots } from './catalogs/installed-bundles.ts';
 export type { CatalogEntry } from './data/catalog-settings.ts';
 export type { DataLayer } from './data/data-files.ts';

@@ -123,6 +123,8 @@ export const EVENTS = {
         n: number,
         /** The maximum length of the answer was cut to the rest of the budgets of the ancestors. */
         fitted: yes,
+        /** A model object of the program was asked, so no rule about addresses applies. */
+        egress: word('program'),
       },
     ),
     {

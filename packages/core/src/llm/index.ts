@@ -1,3 +1,4 @@
+export { askSdkModel, isSdkModel, propertyIn, type SdkModel } from './ai-sdk.ts';
 export { type FileSource, putFiles } from './file-marks.ts';
 export { answerOf, FOUR_TOOLS } from './four-tools.ts';
 export type {
@@ -18,8 +19,10 @@ export {
   type ProviderEndpoint,
   type ResolvedModel,
   resolveModel,
+  type SdkPackage,
   tiersFor,
   withEndpoints,
+  withProgramModels,
   withStandIn,
 } from './models.ts';
 export { formatMoney, parseMoney } from './prices/money.ts';

@@ -18,6 +18,7 @@ import {
   textsAt,
 } from '../base/index.ts';
 import type { DataLayer } from '../items/index.ts';
+import type { SdkModel } from './ai-sdk.ts';
 import type { Protocol } from './message.ts';
 
 /** Address of a user's own provider, and the variable with its key. Without a variable no key is sent. */
@@ -26,10 +27,24 @@ export interface ProviderEndpoint {
   key?: string;
 }
 
+/** A package of the user that creates model objects of the AI SDK. */
+export interface SdkPackage {
+  readonly package: string;
+  /** Name of the function that creates the provider, and its options. */
+  readonly create: string;
+  readonly options: JsonObject;
+  /** Hosts that its requests may reach, with a port if it is not the default one. */
+  readonly hosts: readonly string[];
+}
+
 export interface ResolvedModel {
   model: string;
   provider: string;
-  protocol: Protocol;
+  protocol: Protocol | 'ai_sdk';
+  /** Source of the model object, with the protocol `ai_sdk`. `program`: its name in the embedding program. */
+  sdk?: SdkPackage | { readonly program: string };
+  /** Id under which the price is looked up first. Absent: `model`. */
+  price_id?: string;
   /** Tool that sends a turn of a thread: `thread_tool` of the provider, or `plain_tool` if it has none. */
   provider_tool: string;
   /** Tool that sends a request outside of a thread. */
@@ -91,7 +106,9 @@ function withThreadTools(value: JsonObject, layers: ModelsFile['layers']): JsonO
       layers.some(
         (layer) => layer.source === source && getOwn(objectAt(layer.value, 'providers'), name),
       );
-    if (isObject(provider) && wordAt(provider, 'base_url') && !isIn('user') && !isIn('bundle')) {
+    const isPackage = wordAt(provider, 'protocol') === 'ai_sdk';
+    const isElsewhere = wordAt(provider, 'base_url') && !isIn('bundle');
+    if (isObject(provider) && (isPackage || isElsewhere) && !isIn('user')) {
       providers[name] = { ...provider, misplaced: true };
       continue;
     }
@@ -230,6 +247,77 @@ const endpointOf = (endpoint: JsonObject): ProviderEndpoint =>
     key: wordAt(endpoint, 'key'),
   });
 
+const PACKAGE = /^(@[a-z0-9][\w.-]*\/)?[a-z0-9][\w.-]*$/;
+const HOST = /^[a-z0-9.-]+(:\d{1,5})?$|^\[[0-9a-f:]+\](:\d{1,5})?$/;
+
+/** Returns the fields of a package, or the name of the first field that is missing or invalid. */
+function sdkOf(provider: Json): SdkPackage | { program: string } | { missing: string } {
+  const program = wordAt(provider, 'program');
+  if (program !== undefined) return { program };
+  const [name = '', create = ''] = [wordAt(provider, 'package'), wordAt(provider, 'create')];
+  const hosts = textsAt(provider, 'hosts');
+  if (!PACKAGE.test(name)) return { missing: '`package`' };
+  if (!/^[A-Za-z_$][\w$]*$/.test(create)) return { missing: '`create`' };
+  if (hosts.length === 0 || !hosts.every((host) => HOST.test(host))) {
+    return { missing: '`hosts` (a list of host names without `*`)' };
+  }
+  return { package: name, create, options: objectAt(provider, 'options'), hosts };
+}
+
+/** Completes a model object of the AI SDK. Its provider decides which files it refuses. */
+function completeSdk(
+  model: string,
+  name: string,
+  provider: Json,
+  entry: Json | undefined,
+  fallback: string | undefined,
+): Outcome<ResolvedModel> {
+  const sdk = sdkOf(provider);
+  if ('missing' in sdk) {
+    return fail(
+      'config_invalid',
+      `provider \`${name}\` in models.yaml lacks a valid ${sdk.missing}`,
+    );
+  }
+  return ok(
+    compact<ResolvedModel>({
+      // The journal has the ids of the object, because the name belongs to the program.
+      model: wordAt(entry, 'model') ?? model,
+      provider: name,
+      protocol: 'ai_sdk',
+      provider_tool: '',
+      plain_tool: '',
+      sdk,
+      price_id: wordAt(entry, 'price_id'),
+      key_variable: wordAt(provider, 'key'),
+      fallback,
+      max_output: numberAt(entry, 'max_output'),
+      input: FILE_KINDS,
+      image_tokens: numberAt(entry, 'image_tokens'),
+      pdf_page_tokens: numberAt(entry, 'pdf_page_tokens'),
+    }),
+  );
+}
+
+/** Returns the table with the model objects of a program. Each is also found by its name there. */
+export function withProgramModels(
+  models: JsonObject,
+  objects: Readonly<Record<string, SdkModel>> = {},
+): JsonObject {
+  const [providers, rows] = [
+    { ...objectAt(models, 'providers') },
+    { ...objectAt(models, 'models') },
+  ];
+  for (const [name, { provider, modelId }] of Object.entries(objects)) {
+    const own = `program:${name}`;
+    providers[own] = { protocol: 'ai_sdk', program: name };
+    const id = `${provider}/${modelId}`;
+    rows[name] = { provider: own, price_id: modelId, model: id };
+    rows[id] ??= { provider: own, price_id: modelId };
+  }
+  return { ...models, providers, models: rows };
+}
+
 function complete(
   models: JsonObject,
   model: string,
@@ -245,12 +333,14 @@ function complete(
     });
   }
   if (getOwn(provider, 'misplaced') === true) {
+    const field = wordAt(provider, 'base_url') ? 'base_url' : 'package';
     return fail(
       'config_invalid',
-      `\`base_url\` of provider \`${name}\` must not be set by a project; set it in \`~/.ai/config/models.yaml\``,
+      `\`${field}\` of provider \`${name}\` must not be set by a project; set it in \`~/.ai/config/models.yaml\``,
     );
   }
   const wireName = wordAt(provider, 'protocol') ?? '';
+  if (wireName === 'ai_sdk') return completeSdk(model, name, provider, entry, fallback);
   const protocol = Object.hasOwn(PROTOCOLS, wireName) ? PROTOCOLS[wireName] : undefined;
   const plain_tool = wordAt(provider, 'tool');
   if (!protocol || plain_tool === undefined) {

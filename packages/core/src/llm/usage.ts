@@ -104,6 +104,25 @@ export function readGeminiUsage(raw: Json | undefined): Reported {
   };
 }
 
+/** Reads the usage of a model object of the AI SDK. Each count may be undefined. */
+export function readSdkUsage(raw: Json | undefined): Reported {
+  const [input, output] = [getOwn(raw, 'inputTokens'), getOwn(raw, 'outputTokens')];
+  const read = countOf(input, 'cacheRead') ?? 0;
+  const written = countOf(input, 'cacheWrite') ?? 0;
+  const total = countOf(input, 'total');
+  const rest = total === undefined ? undefined : Math.max(0, total - read - written);
+  const fresh = countOf(input, 'noCache') ?? rest;
+  const output_tokens = countOf(output, 'total');
+  return {
+    ...(fresh !== undefined && {
+      input_tokens: fresh,
+      cache_read_tokens: read,
+      cache_write_tokens: written,
+    }),
+    ...(output_tokens !== undefined && { output_tokens }),
+  };
+}
+
 /** Merges two reports of one reply. Reports are cumulative, so the larger count is the later one. */
 export function mergeReports(a: Reported, b: Reported): Reported {
   const merged: Reported = { ...a };

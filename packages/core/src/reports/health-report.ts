@@ -171,6 +171,13 @@ function aboutProviders(runtime: Runtime, env: Env): HealthFinding[] {
   return Object.entries(isObject(providers) ? providers : {}).map(([name, provider]) => {
     const key = plainText(getOwn(provider, 'key'));
     const about = `provider ${name}`;
+    const code = plainText(getOwn(provider, 'package'));
+    if (code !== '') {
+      return good(
+        about,
+        `\`${code}\` runs in this process with your rights; \`hosts\` binds only its requests with our \`fetch\``,
+      );
+    }
     if (key === '') return good(about, 'needs no key');
     if (env[key]) return good(about, `\`${key}\` is set`);
     return note(about, 'has no key', `set \`${key}\` to run directives with its models`);

@@ -1,6 +1,6 @@
 // Opens a project: it connects the folders of core with one another and adds the extensions. It runs no code
 // of the project, makes no probe and opens no connection.
-import { type Outcome, ok, systemRandom } from '../base/index.ts';
+import { fail, type Outcome, ok, systemRandom } from '../base/index.ts';
 import type { HarnessPorts } from '../harness/index.ts';
 import { createItemRoots, createLibrary, type Item, KINDS, type Library } from '../items/index.ts';
 import { checkConfig, readProgramTools, withProgramItems } from '../kernel/index.ts';
@@ -35,8 +35,21 @@ const SDK = Symbol.for('opentelemetry.js.api.1');
 
 /** Opens a project and runs no code of it. Problems of the project appear when it is used. */
 export async function createRuntime(options: ExtendedOptions = {}): Promise<Outcome<Runtime>> {
+  const refused = await refuseModels(options.models ?? {});
+  if (refused) return refused;
   const opened = await wireRuntime(options);
   return opened.ok ? ok(opened.output.runtime) : opened;
+}
+
+/** Returns the failure of the first value that is no model object. */
+async function refuseModels(models: Readonly<Record<string, unknown>>) {
+  const names = Object.keys(models);
+  if (names.length === 0) return undefined;
+  const { isSdkModel } = await import('../llm/index.ts');
+  const wrong = names.find((name) => !isSdkModel(models[name]));
+  if (wrong === undefined) return undefined;
+  const message = `model \`${wrong}\` must be a language model of the AI SDK with specification v3 or v4`;
+  return fail('config_invalid', message, { model: wrong });
 }
 
 /** Opens the store and the services that all threads share, on the first request. */

@@ -37,7 +37,7 @@ import {
   type SandboxReport,
   withUserAudit,
 } from '../kernel/index.ts';
-import type { ProviderEndpoint } from '../llm/index.ts';
+import type { ProviderEndpoint, SdkModel } from '../llm/index.ts';
 import type { SqliteOptions, Store } from '../store/index.ts';
 import {
   createKeyFolder,
@@ -81,6 +81,8 @@ export interface RuntimeOptions {
   tenant?: string;
   /** Endpoint that replaces every provider. `key` names the variable with its key. */
   standIn?: ProviderEndpoint;
+  /** Model objects of the AI SDK, by the name that a directive or a run uses. */
+  models?: Readonly<Record<string, SdkModel>>;
   /** Opens another registry than the file of the project. */
   openStore?: (options: SqliteOptions) => Promise<Outcome<Store>>;
 }
@@ -202,7 +204,7 @@ export interface OpenProject {
   /** Parts that the embedding program replaces. */
   own: Pick<
     ProjectOptions,
-    'runners' | 'openStore' | 'login' | 'tenant' | 'standIn' | 'detached' | 'model'
+    'runners' | 'openStore' | 'login' | 'tenant' | 'standIn' | 'detached' | 'model' | 'models'
   > & { storeFrom?: string };
   host?: HostProject;
   /** Other projects in which threads were started, opened with this one's registry. */

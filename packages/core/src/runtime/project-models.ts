@@ -11,6 +11,7 @@ import {
   textAt,
 } from '../base/index.ts';
 import type { CheckResult, ModelTest } from '../harness/index.ts';
+import { modelPackages } from '../items/index.ts';
 import { formatMoney, parseMoney, resolveModel } from '../llm/index.ts';
 import { type AddedModels, type AddOptions, addedModels } from './added-models.ts';
 import { callerOf } from './open-kernel.ts';
@@ -134,6 +135,11 @@ export function projectModels(rooms: RuntimeContext) {
       return server.ok
         ? addedModels(server.output, options, { library: rooms.library, home })
         : server;
+    },
+    /** Installs one exact version of a package with models into the user's folder. */
+    async install(spec: string, signal: AbortSignal) {
+      const { installModelPackage } = await modelPackages();
+      return await installModelPackage(spec, { home, env: rooms.open.env }, signal);
     },
     /** Tests a model or a tier. `spend`: amount that all requests together may cost. */
     async test(

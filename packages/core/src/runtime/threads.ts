@@ -1,4 +1,5 @@
 // Creates the threads of one project. The first thread loads the registry and the harness.
+
 import { existsSync, realpathSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { compact, fail, type Outcome, ok, systemClock, systemRandom } from '../base/index.ts';
@@ -12,6 +13,7 @@ import type {
   HarnessPorts,
   LiveThreads,
   ModelPort,
+  OpenSdkModel,
   PreparePorts,
   ReplayOptions,
   ReplayReport,
@@ -149,10 +151,8 @@ export async function loadHarness({
   library,
 }: Pick<RuntimeContext, 'open' | 'library'>): Promise<Harness & { ports: PreparePorts }> {
   const { project, policies, clock, env } = open;
-  const [harness, { createPrices, withEndpoints, withStandIn }] = await Promise.all([
-    import('../harness/index.ts'),
-    import('../llm/index.ts'),
-  ]);
+  const [harness, { createPrices, withEndpoints, withProgramModels, withStandIn }] =
+    await Promise.all([import('../harness/index.ts'), import('../llm/index.ts')]);
   // A model in this process needs no key.
   const standIn = open.own.model ? { key: '' } : open.own.standIn;
   const ports = {
@@ -163,7 +163,11 @@ export async function loadHarness({
       const allowsLower = policies.current().policy.allowsLowerPrices;
       return createPrices(library.config('pricing').layers, { clock, allowsLower });
     },
-    models: () => withStandIn(withEndpoints(library.config('models'), open.env), standIn),
+    models: () =>
+      withProgramModels(
+        withStandIn(withEndpoints(library.config('models'), open.env), standIn),
+        open.own.models,
+      ),
     env,
     async fileMarks(path: string, sha256: string) {
       const { fileMarks } = await import('./file-marks.ts');
@@ -187,10 +191,15 @@ export async function checkRun(
   return prepared.ok ? ok(null) : prepared;
 }
 
+const sdkModels =
+  (rooms: RuntimeContext): OpenSdkModel =>
+  async (model) =>
+    await (await import('./sdk-models.ts')).openSdkModels(rooms)(model);
+
 /** Returns the model port for a caller outside threads. Opens the registry only if machines may share it. */
 export async function openModel(rooms: RuntimeContext): Promise<ModelPort> {
   const { createModelPort } = await import('../harness/index.ts');
-  const model = createModelPort(rooms.kernel);
+  const model = createModelPort(rooms.kernel, sdkModels(rooms));
   const store = isSharedStore(rooms.open) ? await rooms.open.store?.() : undefined;
   if (store?.ok === false) return () => Promise.resolve(store);
   return store ? rooms.model(store.output, model) : model;
@@ -436,7 +445,7 @@ function createPorts(
     clock: open.clock,
     random: systemRandom,
     tokens: { key: () => open.keys.tokenKey(), verify: sharedVerify(open, library) },
-    model: open.own.model ?? rooms.model(store, harness.createModelPort(kernel)),
+    model: open.own.model ?? rooms.model(store, harness.createModelPort(kernel, sdkModels(rooms))),
     script: rooms.script(),
     changeDirective: (id, text) => changeDirective(open, library, id, text),
     frame: (more) => createFrame({ policy: open.policies.current().policy, ...more }),

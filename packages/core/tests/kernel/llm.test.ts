@@ -430,7 +430,8 @@ test('the price of a turn is found through tier, model and row', async () => {
   const price = prices.find(model.output.model);
   if (!price.ok) throw new Error(price.error.detail.message);
   expect(price.output.row).toBe('pricing.yaml:claude-sonnet-5-5');
-  const reply = await turn(model.output.protocol, [REPLY]);
+  expect(model.output.protocol).toBe('anthropic');
+  const reply = await turn('anthropic', [REPLY]);
   // 100 * 2 + 50 * 10 + 2,000 * 0.20 + 30 * 2.50 = 1,175 micro-dollars
   expect(reply.ok && costOf(reply.output.usage, price.output)).toBe(1_175_000n);
 });

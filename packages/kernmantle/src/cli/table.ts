@@ -44,6 +44,7 @@ const CODE: Readonly<Record<string, () => Promise<CommandRun>>> = {
   'approvals deny': async () => (await import('./commands/approvals.ts')).deny,
   'approvals answer': async () => (await import('./commands/approvals.ts')).answer,
   'models add': async () => (await import('./commands/models.ts')).addFromServer,
+  'models install': async () => (await import('./commands/models.ts')).installPackage,
   'models ls': async () => (await import('./commands/models.ts')).listModels,
   'models test': async () => (await import('./commands/models.ts')).testOne,
   'memory ls': async () => (await import('./commands/memory.ts')).listRows,

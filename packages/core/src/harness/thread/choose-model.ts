@@ -11,9 +11,11 @@ export function priced(
   limits: EffectiveLimits,
 ): Outcome<Pick<Talk, 'model' | 'price'>> {
   if (!resolved.ok) return resolved;
-  const { model } = resolved.output;
-  const found = ports.prices().find(model);
-  const price = found.ok ? found.output : ports.prices().default();
+  const { model, price_id } = resolved.output;
+  const prices = ports.prices();
+  const first = prices.find(price_id ?? model);
+  const found = first.ok ? first : prices.find(model);
+  const price = found.ok ? found.output : prices.default();
   if (!price || (!found.ok && limits.spend?.declared)) {
     return fail(
       'model_unavailable',

@@ -1,7 +1,16 @@
 // Sends one request to a model through the provider's tool, which is prepared once per conversation. The events
 // of the stream go straight into the reader.
 import { text as wholeText } from 'node:stream/consumers';
-import { compact, getOwn, type Json, type Outcome, ok, textAt } from '../../base/index.ts';
+import {
+  compact,
+  type Failure,
+  getOwn,
+  type Json,
+  type JsonObject,
+  type Outcome,
+  ok,
+  textAt,
+} from '../../base/index.ts';
 import {
   type EmbeddedKernel,
   type FormedBody,
@@ -9,20 +18,23 @@ import {
   type ToolLine,
 } from '../../kernel/index.ts';
 import {
+  askSdkModel,
   bytesForTokens,
   createReader,
   createRequestWriter,
   FOUR_TOOLS,
+  type Protocol,
   putFiles,
   type RequestWriter,
   type ResolvedModel,
   replyOf,
+  type SdkModel,
   type StreamReader,
   type ToolDefinition,
   type WrittenMessages,
 } from '../../llm/index.ts';
 import { fitFiles } from '../files/fit-files.ts';
-import type { ModelPort, ModelRequest } from '../thread/ports.ts';
+import type { ModelLine, ModelPort, ModelRequest } from '../thread/ports.ts';
 import type { Thread } from '../thread/thread.ts';
 
 /** The prepared requests of one conversation, and the tool that sends them. */
@@ -39,7 +51,8 @@ interface Sender {
 
 function createSender(
   line: ToolLine,
-  { protocol, model, max_tokens_parameter, reasoning }: ResolvedModel,
+  protocol: Protocol,
+  { model, max_tokens_parameter, reasoning }: ResolvedModel,
   { system, tools, cacheKey }: Pick<ModelRequest, 'system' | 'tools' | 'cacheKey'>,
   thread: string | undefined,
   by: string | undefined,
@@ -80,11 +93,49 @@ function feed(reader: StreamReader, raw: ModelRequest['raw'] = []) {
   };
 }
 
-export function createModelPort(kernel: Pick<EmbeddedKernel, 'line'>): ModelPort {
+/** Opens a model object of the AI SDK for one request. */
+export type OpenSdkModel = (model: ResolvedModel) => Promise<
+  Outcome<{
+    readonly model: SdkModel;
+    /** Returns the failure of our own `fetch` that caused an error of the object. */
+    failureIn?(error: unknown): Failure | undefined;
+    close?(): void;
+  }>
+>;
+
+/** Returns the line to a model object. The object is asked with `doStream`, once for each request. */
+async function sdkLine(resolved: ResolvedModel, open: OpenSdkModel): Promise<Outcome<ModelLine>> {
+  const opened = await open(resolved);
+  if (!opened.ok) return opened;
+  const { model, failureIn, close } = opened.output;
+  const by = sealerOf(resolved);
+  return ok({
+    async ask({ raw = [], areSealsOff, ...request }, signal) {
+      const onPart = (part: JsonObject): void => {
+        for (const stream of raw) stream.write({ data: JSON.stringify({ part }) });
+      };
+      const reading = { ...request.reading, sealedBy: by };
+      const sealedBy = areSealsOff ? undefined : by;
+      const fields = { ...request, reading, sealedBy, ...(raw.length > 0 && { onPart }) };
+      try {
+        return await askSdkModel(model, failureIn ? { ...fields, failureIn } : fields, signal);
+      } finally {
+        for (const stream of raw) stream.end();
+        close?.();
+      }
+    },
+  });
+}
+
+export function createModelPort(
+  kernel: Pick<EmbeddedKernel, 'line'>,
+  openSdk: OpenSdkModel,
+): ModelPort {
   const senders = new WeakMap<WrittenMessages, Sender>();
   /** Returns the same sender until something besides the messages changes. */
   function senderFor(
     line: ToolLine,
+    protocol: Protocol,
     model: ResolvedModel,
     request: ModelRequest,
     thread: string | undefined,
@@ -98,12 +149,14 @@ export function createModelPort(kernel: Pick<EmbeddedKernel, 'line'>): ModelPort
       cached.system === request.system &&
       cached.tools === request.tools;
     if (cached && isSame) return cached;
-    const sender = createSender(line, model, request, thread, by);
+    const sender = createSender(line, protocol, model, request, thread, by);
     senders.set(request.written, sender);
     return sender;
   }
 
   return async (model, caller) => {
+    const { protocol } = model;
+    if (protocol === 'ai_sdk') return await sdkLine(model, openSdk);
     const { __thread_id: thread } = caller;
     const tool = thread === undefined ? model.plain_tool : model.provider_tool;
     const admitted = await kernel.line(tool, caller, model.endpoint);
@@ -113,7 +166,7 @@ export function createModelPort(kernel: Pick<EmbeddedKernel, 'line'>): ModelPort
       async ask(request, signal) {
         const { messages, maxTokens, written, raw, marks, sinks, sendBy, files } = request;
         const reading = { ...request.reading, sealedBy: sealerOf(model) };
-        const sender = senderFor(line, model, request, thread);
+        const sender = senderFor(line, protocol, model, request, thread);
         const body = sender.writer.body({ messages, maxTokens, written });
         let reader: StreamReader | undefined;
         // A tool with sinks of its own sends its parameters instead of the body.
@@ -132,7 +185,7 @@ export function createModelPort(kernel: Pick<EmbeddedKernel, 'line'>): ModelPort
                 ...(sendBy !== undefined && { sendBy }),
                 ...(sinks && { filter: () => sinks()?.filter() }),
                 reader() {
-                  reader = createReader(model.protocol, reading);
+                  reader = createReader(protocol, reading);
                   return feed(reader, raw);
                 },
               })
@@ -140,7 +193,7 @@ export function createModelPort(kernel: Pick<EmbeddedKernel, 'line'>): ModelPort
         const reports = getOwn(sent.ok ? sent.output : sent.error.detail, 'stream_destinations');
         if (reports) for (const words of failedSinks(reports)) sinks?.()?.trouble(words);
         const { provider } = model;
-        return replyOf(model.protocol, sent, { ...reading, provider, ...(reader && { reader }) });
+        return replyOf(protocol, sent, { ...reading, provider, ...(reader && { reader }) });
       },
     });
   };

@@ -384,7 +384,10 @@ export class TurnAccount {
     const n = talk.compact ? undefined : budget.meter.countTurn();
     const fitted = Object.keys(room).length > 0 && { fitted: true as const };
     const counted = n !== undefined && { n };
-    const data = { max_tokens: fit.maxTokens, model, provider, key, ...counted, ...fitted };
+    const { sdk } = talk.model;
+    const egress = sdk && 'program' in sdk && { egress: 'program' as const };
+    const about = { max_tokens: fit.maxTokens, model, provider, key };
+    const data = { ...about, ...counted, ...fitted, ...egress };
     // The turn and its reservation are one commit, so neither exists without the other.
     const from = budget.drawFrom;
     [this.#key, this.#worst] = [key, amountsOf(fit.unit)];

@@ -289,3 +289,6 @@ export function createCatalogs(options: CatalogOptions) {
     },
   };
 }
+
+/** Loads the functions for packages with models, which few commands need. */
+export const modelPackages = () => import('./model-package.ts');

@@ -217,25 +217,30 @@ function checkPolicies(
   });
 }
 
-/**
- * Reports base addresses in a project's file. Only those of the user and the bundle count, because
- * requests carry keys.
- */
+/** Fields of a provider that only the user sets: where keys are sent, and code that runs in this process. */
+const USER_FIELDS = ['base_url', 'package', 'create', 'options', 'hosts', 'body'];
+
+/** Reports such fields in a project's file. They have no effect there, and nothing of them is loaded. */
 const projectEndpoints = ({ layers }: DataFile): Diagnostic[] =>
   layers.flatMap(({ source, value, file }) => {
     const providers = source === 'project' ? getOwn(value, 'providers') : undefined;
-    const names = keysOf(providers).filter((name) => textAt(getOwn(providers, name), 'base_url'));
-    if (names.length === 0) return [];
+    const named = keysOf(providers).flatMap((name) =>
+      USER_FIELDS.filter((field) => getOwn(getOwn(providers, name), field) !== undefined).map(
+        (field) => ({ name, field }),
+      ),
+    );
+    if (named.length === 0) return [];
     const read = readItemFile(file);
     const { place, diagnostics } = openYaml('text' in read ? read.text : '', file);
-    for (const name of names) {
+    for (const { name, field } of named) {
+      const what = field === 'base_url' ? 'the address' : `\`${field}\``;
       place
         .child('providers')
         .child(name)
-        .child('base_url')
+        .child(field)
         .report({
-          code: 'base_url_refused',
-          message: `a project cannot set the address of provider \`${name}\`, so this has no effect`,
+          code: field === 'base_url' ? 'base_url_refused' : 'provider_field_refused',
+          message: `a project cannot set ${what} of provider \`${name}\`, so this has no effect`,
           hint: 'write the provider into your own `config/models.yaml`, in the user folder',
           at: 'key',
         });

@@ -25,6 +25,8 @@ export interface CheckedFetchPorts extends AddressPorts {
 export interface CheckedFetch {
   /** Rejects with a `FetchFault`, or with the signal's reason. */
   fetch(url: string | URL, init?: RequestInit): Promise<Response>;
+  /** Returns the failure of a rejected request. Undefined: another error. */
+  failureIn(error: unknown): Failure | undefined;
   close(): void;
 }
 
@@ -117,7 +119,9 @@ async function wholeBody(body: Body, max: number, isRefusal: boolean): Promise<O
 }
 
 const isEvents = ({ headers }: HttpAnswer): boolean =>
-  /^text\/event-stream\b/i.test(headers['content-type'] ?? '');
+  /^(?:text\/event-stream|application\/vnd\.amazon\.eventstream)\b/i.test(
+    headers['content-type'] ?? '',
+  );
 
 async function responseOf(
   answer: HttpAnswer,
@@ -203,6 +207,7 @@ export function createCheckedFetch(ports: CheckedFetchPorts): CheckedFetch {
       if (signal.aborted) throw signal.reason;
       throw new FetchFault(sent);
     },
+    failureIn: (error) => (error instanceof FetchFault ? error.failure : undefined),
     close: () => connections.close(),
   };
 }

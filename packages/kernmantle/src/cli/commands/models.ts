@@ -132,6 +132,21 @@ export const addFromServer = inProject(async (runtime, call): Promise<Ending> =>
   return tested ? exitCode(tested.output) : 0;
 });
 
+export const installPackage = inProject(async (runtime, call): Promise<Ending> => {
+  const { args, terminal } = call;
+  const spec = asText(args[0]) ?? '';
+  const models = await runtime.models();
+  terminal.note(`installing ${visible(spec)} without its install scripts`);
+  const row = personAuditRow(commandActor(call), 'models:install', spec);
+  const done = await interruptible((signal) => models.install(spec, signal));
+  return terminal.finish(noted(runtime, row, done), ({ folder, tree, package: name }) => {
+    terminal.out(`${visible(name)} is in ${visible(folder)} (sha256 ${tree.slice(0, 16)}…)`);
+    terminal.note(
+      'the package runs in the process of km with your rights; `hosts` binds it only if it uses the `fetch` that it gets',
+    );
+  });
+});
+
 type Row = Awaited<ReturnType<Models['list']>>[number];
 
 function rowText({ paint }: Terminal, row: Row): string {
