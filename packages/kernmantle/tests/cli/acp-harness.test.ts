@@ -96,8 +96,8 @@ function folderSandbox(root: string, port: number, env: NodeJS.ProcessEnv): Sand
     specificationVersion: 'harness-sandbox-v1',
     providerId: 'folder',
     async createSession({ onFirstCreate } = {}) {
-      await onFirstCreate?.(session as never, {});
-      return session as never;
+      await onFirstCreate?.(session, {});
+      return session;
     },
   };
 }
@@ -145,7 +145,7 @@ async function harnessWrites(permissionMode: 'allow-reads' | 'allow-all', policy
       },
       executable: 'km',
       args: ['acp'],
-      env: { ...env, PATH: path } as Record<string, string>,
+      env: { ...env, PATH: path },
       modelMapping: { type: 'session-config-option', path: 'model' },
     }) as never,
     sandbox: folderSandbox(box, await freePort(), { ...fixture.env, PATH: path }),
