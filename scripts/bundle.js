@@ -39,6 +39,8 @@ const bundle = (input, chunks) =>
       minify: false,
       rollupOptions: {
         input,
+        // An entry exports its own names alone. What it shares with chunks is in a chunk.
+        preserveEntrySignatures: 'strict',
         output: {
           entryFileNames: '[name].js',
           chunkFileNames: `${chunks}/[name]-[hash].js`,
