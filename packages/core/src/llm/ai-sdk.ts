@@ -34,7 +34,7 @@ export interface SdkModel {
   readonly specificationVersion: 'v3' | 'v4';
   readonly provider: string;
   readonly modelId: string;
-  doStream(options: { [name: string]: unknown; abortSignal: AbortSignal }): PromiseLike<{
+  doStream(options: object): PromiseLike<{
     stream: ReadableStream<unknown>;
   }>;
 }

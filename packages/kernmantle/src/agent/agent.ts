@@ -3,6 +3,7 @@
 import { resolve } from 'node:path';
 import type { Failure, Fault, Json, JsonObject, Outcome } from '@kernmantle/core/base';
 import type { Attachment, ModelPort, RunRequest } from '@kernmantle/core/harness';
+import type { SdkModel } from '@kernmantle/core/llm';
 import {
   approvalDigest,
   createRuntime,
@@ -33,8 +34,13 @@ export interface ModelInProcess {
 }
 
 export interface KernmantleOptions extends Pick<RuntimeOptions, 'env'> {
-  /** A tier, the id of a model, or a model in this process. Absent: every agent names its own. */
-  readonly model?: string | ModelInProcess;
+  /**
+   * A tier, the id of a model, a model object of the AI SDK, or a model in this process. Absent: every agent names its
+   * own.
+   */
+  readonly model?: string | SdkModel | ModelInProcess;
+  /** More model objects of the AI SDK, by the name that an agent uses. */
+  readonly models?: Readonly<Record<string, SdkModel>>;
   /** Folder of a project. Absent: no `.ai` folder is read and no file is written. */
   readonly project?: string;
   /** `memory`, a file, or `postgres://…`. Absent: that of the project, or else `memory`. */
@@ -112,7 +118,9 @@ export interface Kernmantle {
   close(): Promise<void>;
 }
 
-const OPTIONS = ['model', 'project', 'store', 'user', 'policy', 'env', 'tools'];
+const OPTIONS = ['model', 'models', 'project', 'store', 'user', 'policy', 'env', 'tools'];
+/** Name of the model object that is given as `model`. */
+const OWN_MODEL = 'default';
 const RUN_OPTIONS = ['data', 'attach', 'signal', 'limits', 'labels'];
 const MAX_PROMPT = 1024 * 1024;
 
@@ -334,11 +342,16 @@ function storeOptions({ project, store, user = true }: KernmantleOptions): objec
 /** Opens the library for agents. Throws a `KernmantleError`. */
 export async function openKernmantle(options: KernmantleOptions = {}): Promise<Kernmantle> {
   checkNames(ABOUT, options, OPTIONS);
-  const { model, env, tools = [], policy } = options;
-  const inProcess = typeof model === 'object' ? model : undefined;
-  if (model !== undefined && typeof model !== 'string' && !inProcess?.port) {
-    throw invalidOption(ABOUT, 'model', 'must be a name or a model in this process');
+  const { model, models, env, tools = [], policy } = options;
+  if (!['string', 'undefined', 'object'].includes(typeof model) || model === null) {
+    throw invalidOption(
+      ABOUT,
+      'model',
+      'must be a name, a model object or a model in this process',
+    );
   }
+  const inProcess = typeof model === 'object' && 'port' in model ? model : undefined;
+  const sdkModel = typeof model === 'object' && !('port' in model) ? model : undefined;
   const wrong = tools.findIndex((one) => !(one instanceof AgentTool));
   if (wrong >= 0) throw invalidOption(ABOUT, `tools[${wrong}]`, 'must come from `tool`');
   const created = await createRuntime({
@@ -347,6 +360,9 @@ export async function openKernmantle(options: KernmantleOptions = {}): Promise<K
     tools,
     ...(env && { env }),
     ...(inProcess && { model: inProcess.port }),
+    ...((models || sdkModel) && {
+      models: { ...models, ...(sdkModel && { [OWN_MODEL]: sdkModel }) },
+    }),
     ...(policy && {
       policies: [{ level: 'project', file: 'program:policy', text: JSON.stringify(policy) }],
     }),
@@ -357,7 +373,7 @@ export async function openKernmantle(options: KernmantleOptions = {}): Promise<K
     runtime,
     program,
     who: findPerson(env ?? process.env),
-    model: typeof model === 'string' ? model : inProcess?.model,
+    model: typeof model === 'string' ? model : sdkModel ? OWN_MODEL : inProcess?.model,
     hasProject: options.project !== undefined,
   };
   const { call, script } = throwing({ call: program.call, script: program.script });

@@ -2,6 +2,7 @@
 import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { createOpenAI } from '@ai-sdk/openai';
 import { type } from 'arktype';
 import * as v from 'valibot';
 import { afterEach, expect, test } from 'vitest';
@@ -14,7 +15,7 @@ import {
   kernmantle,
   tool,
 } from '../../src/index.ts';
-import { scriptedModel } from '../../src/testing.ts';
+import { scriptedModel, scriptedProvider } from '../../src/testing.ts';
 
 type Replies = Parameters<typeof scriptedModel>[0];
 
@@ -373,12 +374,43 @@ test.each<[string, () => unknown, object]>([
 test.each<[string, object, RegExp]>([
   ['an unknown option', { modell: 'x' }, /`modell` is not an option; did you mean `model`/],
   ['a model of another type', { model: 3 }, /`model` must be a name/],
+  ['a model that is null', { model: null }, /`model` must be a name/],
+  ['an object that is no model', { model: {} }, /`default` must be a language model of the AI SDK/],
+  [
+    'a model object of another version',
+    { models: { old: { specificationVersion: 'v2' } } },
+    /`old` must be .* v3 or v4/,
+  ],
   ['a file without its key', { store: 'a.db', user: false }, /`user` cannot be false/],
   ['a tool of another kind', { tools: [{}] }, /`tools\[0\]` must come from `tool`/],
   ['a server without a project', { store: 'postgres://h/d' }, /`store` on a server needs/],
 ])('a library with %s is refused', async (_, options, message) => {
   const error = await thrown(() => kernmantle(untyped(options)));
   expect(error).toMatchObject({ code: 'config_invalid', message });
+});
+
+test.each(['default', 'other'])('a model object of the AI SDK runs an agent: %s', async (name) => {
+  const provider = await scriptedProvider(({ assistant_messages: turn }) =>
+    turn === 1
+      ? { tool_calls: [{ name: 'weather', arguments: { town: 'Oslo' } }] }
+      : { text: 'It snows.' },
+  );
+  if (!provider.ok) throw new Error(provider.error.detail.message);
+  const model = createOpenAI({ apiKey: 'k', baseURL: `${provider.output.url}/v1` })('gpt-5.4');
+  const km = await kernmantle({ user: false, model, models: { other: model } });
+  opened.push(km);
+  const own = {
+    ...BASE,
+    tools: [weather],
+    limits: { spend: '0.50' },
+    ...(name === 'other' && { model: name }),
+  };
+  const { text, cost, thread } = await km.agent(own).run('How is the weather in Oslo?');
+  expect(text).toBe('It snows.');
+  expect(Number(cost.spend)).toBeGreaterThan(0);
+  const { events } = await km.threads.show(thread);
+  expect(JSON.stringify(events)).toContain(`program:${name}`);
+  await provider.output.close();
 });
 
 test('a missing model is named', async () => {
