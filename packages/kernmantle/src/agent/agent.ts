@@ -3,7 +3,6 @@
 import { resolve } from 'node:path';
 import type { Failure, Fault, Json, JsonObject, Outcome } from '@kernmantle/core/base';
 import type { Attachment, ModelPort, RunRequest } from '@kernmantle/core/harness';
-import type { SdkModel } from '@kernmantle/core/llm';
 import {
   approvalDigest,
   createRuntime,
@@ -33,14 +32,16 @@ export interface ModelInProcess {
   readonly port: ModelPort;
 }
 
+type SdkModels = NonNullable<RuntimeOptions['models']>;
+
 export interface KernmantleOptions extends Pick<RuntimeOptions, 'env'> {
   /**
    * A tier, the id of a model, a model object of the AI SDK, or a model in this process. Absent: every agent names its
    * own.
    */
-  readonly model?: string | SdkModel | ModelInProcess;
+  readonly model?: string | SdkModels[string] | ModelInProcess;
   /** More model objects of the AI SDK, by the name that an agent uses. */
-  readonly models?: Readonly<Record<string, SdkModel>>;
+  readonly models?: SdkModels;
   /** Folder of a project. Absent: no `.ai` folder is read and no file is written. */
   readonly project?: string;
   /** `memory`, a file, or `postgres://…`. Absent: that of the project, or else `memory`. */
