@@ -25,7 +25,7 @@ test.each(['-1/2', '1/2/3', '1/', 'a/b', '1e3/1', ''])('price %j is refused', (p
 test('a model at a public address is never free', () => {
   const refused = add({});
   expect(refused).toMatchObject({ ok: false, error: { code: 'usage' } });
-  expect(JSON.stringify(refused)).toContain('--price IN/OUT');
+  expect(JSON.stringify(refused)).toContain('`price` for a million tokens is required, as IN/OUT');
   const added = add({}, '0.15/0.60');
   const text = added.ok ? added.output.files[0]?.edit('') : undefined;
   expect(text?.ok && parseYaml(text.output).value).toEqual({

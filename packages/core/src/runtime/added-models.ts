@@ -45,12 +45,12 @@ const NAME = /^[a-z][a-z0-9_-]{0,39}$/;
 function priceRow({ isLocal, root }: ServerModels, price: string | undefined): Outcome<JsonObject> {
   if (price === undefined && isLocal) return ok({ free: true });
   if (price === undefined) {
-    const message = `\`${root}\` is at a public address; name its prices per million tokens with \`--price IN/OUT\``;
+    const message = `\`${root}\` is at a public address, so its \`price\` for a million tokens is required, as IN/OUT`;
     return fail('usage', message);
   }
   const [input = '', output = '', ...more] = price.split('/');
   if (more.length > 0 || ![input, output].every((text) => parseMoney(text).ok)) {
-    return fail('usage', `\`--price ${price}\` must be two amounts, such as \`0.15/0.60\``);
+    return fail('usage', `\`price\` is ${price}; it must be two amounts, such as \`0.15/0.60\``);
   }
   return ok({ input_per_million: Number(input), output_per_million: Number(output) });
 }

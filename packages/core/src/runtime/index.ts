@@ -20,6 +20,7 @@ import { registerExtensions } from './register-extensions.ts';
 import { createRegistryDoor, findServer, openStore, queueDriver } from './registry.ts';
 import type { pruneThreads as prune } from './retention.ts';
 import type { Runtime } from './runtime.ts';
+import type { ProjectSchedules } from './schedules/project-schedules.ts';
 import { threadPrimitives } from './thread-primitives.ts';
 import {
   checkRun,
@@ -266,9 +267,7 @@ export type { Runtime } from './runtime.ts';
 export const openSchedules = async (runtime: Runtime): Promise<ProjectSchedules> =>
   (await import('./schedules/project-schedules.ts')).projectSchedules(runtime);
 
-import type { ProjectSchedules } from './schedules/project-schedules.ts';
-
-export type { ScheduleRequest } from './schedules/project-schedules.ts';
+export type { ProjectSchedules, ScheduleRequest } from './schedules/project-schedules.ts';
 export { noted, signFiles } from './sign-files.ts';
 export {
   type Actor,
@@ -289,4 +288,3 @@ export {
 } from './thread-signals.ts';
 export { allThreads, openModel, registryFile, registryKey, type Threads } from './threads.ts';
 export { chatDirective } from './user-settings.ts';
-export type { ProjectSchedules };

@@ -148,7 +148,8 @@ export function projectModels(rooms: RuntimeContext) {
       signal: AbortSignal,
     ): Promise<Outcome<ModelTest>> {
       const amount = parseMoney(spend);
-      if (!amount.ok) return fail('usage', `\`--spend ${spend}\` must be an amount such as 0.02`);
+      if (!amount.ok)
+        return fail('usage', `\`spend\` is ${spend}; it must be an amount such as 0.02`);
       const { ports, modelFor, testModel } = await loadHarness(rooms);
       const resolved = modelFor(ports, choice);
       if (!resolved.ok) return resolved;

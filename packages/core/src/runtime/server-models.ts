@@ -157,7 +157,7 @@ function chosen(
   const names = `${usable.slice(0, 20).join(', ')}${usable.length > 20 ? ', …' : ''}`;
   if (usable.length === 0) return fail('not_found', 'the server lists no model');
   if (model === undefined && usable.length > MAX_MODELS) {
-    return fail('usage', `the server lists ${usable.length} models; choose one with \`--model\``, {
+    return fail('usage', `the server lists ${usable.length} models; choose one as \`model\``, {
       hint: names,
     });
   }

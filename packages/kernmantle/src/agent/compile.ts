@@ -120,6 +120,10 @@ function permissionsOf(
   { permissions = {}, untrusted = 'show' }: Pick<AgentOptions, 'permissions' | 'untrusted'>,
 ): JsonObject {
   checkNames(`${about}: permissions`, permissions, ['read', 'write', 'net', 'uses']);
+  for (const [name, list] of Object.entries({ ...permissions, uses: [] })) {
+    const isList = Array.isArray(list) && list.every((value) => typeof value === 'string');
+    if (!isList) throw invalidOption(about, `permissions.${name}`, 'must be a list of texts');
+  }
   const { read, write, net = [], uses = {} } = permissions;
   checkNames(`${about}: permissions.uses`, uses, ids);
   const all = untrusted === 'show' ? ids : [...ids, ...READERS];

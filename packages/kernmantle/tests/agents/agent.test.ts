@@ -299,6 +299,8 @@ test.each<[string, Partial<AgentOptions>, RegExp]>([
   ['a name that is none', { name: 'My Agent' }, /name/],
   ['no instructions', { instructions: ' ' }, /`instructions` must be a text/],
   ['a mode that is none', { untrusted: untyped('hide') }, /show, reference, plan/],
+  ['a right that is no list', { permissions: untyped({ read: 'a' }) }, /`permissions\.read`/],
+  ['a right that is no text', { permissions: untyped({ net: [3] }) }, /`permissions\.net`/],
   ['uses of another tool', { permissions: { uses: { wether: 1 } } }, /`wether`/],
 ])('an agent with %s is refused', async (_, options, message) => {
   const { km } = await open([]);

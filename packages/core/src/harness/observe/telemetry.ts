@@ -385,7 +385,7 @@ interface WrittenTrace {
 export interface RequestSpan {
   readonly name: string;
   readonly side: 'server' | 'client';
-  readonly attributes: Attributes;
+  readonly attributes: Readonly<Record<string, string | number>>;
   /** Trace of the caller. Absent: the active context. */
   readonly parent?: WrittenTrace;
 }
