@@ -31,7 +31,7 @@ const kinds = Object.keys(KINDS) as (keyof typeof KINDS)[];
 function mock(kind: keyof typeof KINDS, parts: readonly unknown[]): Mock & SdkModel {
   const stream = () => simulateReadableStream({ chunks: [...parts], chunkDelayInMs: null });
   const doStream = async () => ({ stream: stream() });
-  return new KINDS[kind]({ modelId: 'm', provider: 'p', doStream } as never) as Mock & SdkModel;
+  return new KINDS[kind]({ modelId: 'm', provider: 'p', doStream } as never);
 }
 
 const BY = 'program:x/p/m';

@@ -1,6 +1,5 @@
 // Threads with model objects of a program: the same limits, prices, seals and journal as with any other model.
 
-import type { SdkModel } from '@kernmantle/core/llm';
 import { createRuntime } from '@kernmantle/core/runtime';
 import { makeFixture } from '@kernmantle/test-support/project';
 import { directiveText, execute, READ } from '@kernmantle/test-support/thread-project';
@@ -40,7 +39,7 @@ function modelOf(kind: keyof typeof KINDS, answers: readonly (readonly unknown[]
     stream: simulateReadableStream({ chunks: [...(answers[next++] ?? [])], chunkDelayInMs: null }),
   });
   const model = new KINDS[kind]({ provider: 'p', modelId: 'm-1', doStream } as never);
-  return model as typeof model & SdkModel;
+  return model;
 }
 
 async function open(
